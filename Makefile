@@ -1,6 +1,8 @@
 # Everything is done through these targets: by hand, in CI, and wherever a document names a command.
 PYTHON ?= python3
 RUN := .venv/bin
+# Some environments forbid Python to write bytecode: every process would then compile again what it imports, tests above all.
+unexport PYTHONDONTWRITEBYTECODE
 READY := .venv/.ready
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weft-tools
 OPENCODE := $(CACHE)/opencode-1.1.34
@@ -18,12 +20,12 @@ help: ## list the targets
 
 setup: $(READY) ## create .venv with everything needed to work here
 
-# A newer pip writes a command that starts faster. Bytecode is compiled here because some environments forbid Python to do it later, and starting up then takes twice as long.
+# A newer pip writes a command that starts faster. Bytecode is compiled here because the first command would otherwise do it, and take twice as long.
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up .venv (once; about a minute)"
 	@$(PYTHON) -m venv .venv && $(RUN)/pip install -qq --disable-pip-version-check -U pip -c constraints.txt
 	@$(RUN)/pip install -qq -e '.[dev]' -c constraints.txt
-	@env -u PYTHONDONTWRITEBYTECODE $(RUN)/python -m compileall -q src .venv/lib && touch $(READY)
+	@$(RUN)/python -m compileall -q -j 0 src .venv/lib && touch $(READY)
 
 demo: $(READY) ## run a whole session with a scripted model: no key, no network
 	@$(RUN)/weft demo
@@ -31,18 +33,19 @@ demo: $(READY) ## run a whole session with a scripted model: no key, no network
 fmt: $(READY) ## format, and fix what can be fixed
 	$(RUN)/ruff check -q --fix-only . && $(RUN)/ruff format .
 
+# One core checks types, which takes as long as all tests of the architecture, and the other ones run these.
 check: $(READY) ## format, lint, types, layers, shape, change fragment
-	$(RUN)/ruff format --check . && $(RUN)/ruff check . && $(RUN)/mypy && $(RUN)/lint-imports
-	$(RUN)/pytest -n 2 tests/architecture && $(RUN)/python tools/changelog.py check
+	$(RUN)/ruff format --check . && $(RUN)/ruff check . && $(RUN)/python tools/changelog.py check
+	@$(RUN)/mypy & typed=$$!; $(RUN)/lint-imports && $(RUN)/pytest -n 2 tests/architecture; tested=$$?; wait $$typed && exit $$tested
 
-test-fast: $(READY) ## run unit, contract and architecture tests, with few examples for properties
-	$(RUN)/pytest -n 2 --hypothesis-profile=fast -m "not opencode and not slow" tests/unit tests/contract tests/architecture
+test-fast: $(READY) ## run unit, contract and architecture tests without Postgres, with few examples for properties
+	$(RUN)/pytest -n 4 --hypothesis-profile=fast -m "not opencode and not slow" tests/unit tests/contract tests/architecture
 
 test: $(READY) $(PYRIGHT)/node_modules/.bin/pyright $(AXE)/node_modules/axe-core/axe.min.js ## run every test that needs neither the network nor OpenCode
 	$(TESTS) tests
 
-test-random: $(READY) ## try each property with a thousand random examples; a failure prints a patch that keeps it as an @example; RANDOM_TESTS=tests/unit/model
-	$(RUN)/pytest -n 2 --hypothesis-profile=random -m "hypothesis and not opencode" --timeout=0 $(or $(RANDOM_TESTS),tests/unit tests/contract tests/integration)
+test-random: $(READY) ## try each property with a thousand random examples; a failure prints a patch that keeps it as an @example; RANDOM_TESTS=tests/unit/model EXAMPLES=20000
+	WEFT_EXAMPLES=$(or $(EXAMPLES),1000) $(RUN)/pytest -n 2 --hypothesis-profile=random -m "hypothesis and not opencode" --timeout=0 $(or $(RANDOM_TESTS),tests/unit tests/contract tests/integration)
 
 test-opencode: $(READY) $(OPENCODE)/node_modules/.bin/opencode ## compare with the real OpenCode 1.1.34
 	WEFT_OPENCODE=$(OPENCODE)/node_modules/.bin/opencode $(if $(wildcard tests/opencode/test_*.py),$(RUN)/pytest -n 3 --dist loadfile -m opencode tests/opencode,true)

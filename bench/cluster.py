@@ -3,7 +3,7 @@
     python bench/cluster.py postgres://…?schema=NAME [--sessions 32] [--rate 50] [--seconds 10]
     python bench/cluster.py postgres://…?schema=NAME --costs
 
-A scripted model streams so many tokens a second in so many sessions of one process. CPU is that of this process alone;
+A scripted model streams tokens at the given rate in each of the sessions of one process. CPU is that of this process alone;
 that of the Postgres server is not counted. Each token is the time at which it was made, so that a listener in another process,
 which follows the log as a node does, knows how late it hears of it. The schema is created, and stays.
 
@@ -40,7 +40,7 @@ START_SECONDS = 2.0
 
 
 class StampingProvider:
-    """Streams the time, so many times a second."""
+    """Streams the time at a given rate per second."""
 
     def __init__(self, rate: float, tokens: int) -> None:
         self._rate = rate

@@ -149,7 +149,7 @@ async def open_cluster_api(
             )  # fmt: skip
             server = HttpServer(setup, list_routes())
             await stack.enter_async_context(server.run(None))  # type: ignore[arg-type]  it is not used
-            node.attach(server.get_api)
+            node.attach(server.get_api_of)
             await stack.enter_async_context(run_node(node))
             yield await server.get_api(directory), node, server
 

@@ -143,7 +143,7 @@ def measure_tokens() -> None:
 
 
 class Stepping:
-    """A model that makes a call a step, so many times, and notes the CPU when it is asked."""
+    """A model that makes one call in each of some steps, and notes the CPU time at each request."""
 
     def __init__(self) -> None:
         self.spent: list[tuple[float, float]] = []
@@ -160,7 +160,7 @@ class Stepping:
 
 
 def history(session: SessionID, messages: int) -> Iterator[Event]:
-    """A conversation of so many messages, half of them answers with a call in each."""
+    """Yield a conversation with that many `messages`, half of them answers with a call in each."""
     now = [1_780_000_000_000]
     mint = Mint(lambda: now[0], os.urandom)
     for number in range(messages // 2):

@@ -140,7 +140,7 @@ class Writer:
         ]
 
     def history(self, session: SessionID, messages: int) -> list[Durable]:
-        """Return a conversation of so many messages with a part each."""
+        """Return a conversation with that many `messages` of one part each."""
         events: list[Durable] = []
         for number in range(messages // 2):
             asked = self.prompt(session)

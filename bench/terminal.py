@@ -179,9 +179,10 @@ def measure_program(*command: str) -> ProgramFigures:
 
 
 def get_cpu(process: int) -> float:
-    """Return the CPU that a process has used, in seconds."""
+    """Return the CPU that all threads of a process have used, in seconds."""
     # In nanoseconds; `stat` counts in hundredths of a second.
-    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
+    threads = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
 def read_until(terminal: int, words: bytes) -> None:

@@ -37,7 +37,7 @@ HEAD: Final = "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chu
 
 
 def in_chunks(frames: list[bytes], many: int) -> bytes:
-    """The frames in the chunks of HTTP, so many in each."""
+    """Return the frames as chunks of HTTP, with `many` in each."""
     bodies = (b"".join(frames[start : start + many]) for start in range(0, len(frames), many))
     return b"".join(b"%x\r\n%b\r\n" % (len(body), body) for body in bodies) + b"0\r\n\r\n"
 

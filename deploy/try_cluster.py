@@ -158,6 +158,8 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=4096, help="where nginx listens; 0 for any free port")
     parser.add_argument("--dir", default=".", help="the project that the nodes serve")
     args = parser.parse_args()
+    for name in ("initdb", "postgres", "nginx"):
+        find_program(name)  # before anything is started
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     place, port = Path(tempfile.mkdtemp(prefix="weft-cluster-")), args.port or find_port()
     try:

@@ -14,14 +14,18 @@ import pytest
 from hypothesis import settings
 
 from given.postgres import remove_servers
+from given.second_tries import SecondTries, read_flaky_tests
 
 settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 settings.register_profile("fast", deadline=None, max_examples=10)
-settings.register_profile("random", deadline=None, max_examples=1000, print_blob=True)
+settings.register_profile(
+    "random", deadline=None, max_examples=int(os.environ.get("WEFT_EXAMPLES", "1000")), print_blob=True
+)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 UNIT_TESTS = Path(__file__).parent / "unit"
+FLAKY_TESTS = Path(__file__).parent / "flaky.toml"
 SCRUBBED = ("OPENCODE_", "WEFT_", "XDG_", "GIT_", "ANTHROPIC_", "OPENAI_", "OPENROUTER_", "GOOGLE_", "AWS_")
 PRESERVED = {
     "WEFT_AXE",
@@ -54,6 +58,11 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # a process of xdist hands its reports to the one that started it
+        config.pluginmanager.register(SecondTries(read_flaky_tests(FLAKY_TESTS)))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Allow no second try to unit tests: nothing outside the code can make one fail (decision 49)."""
     for item in items:
@@ -78,7 +87,7 @@ def tmp_path(request: pytest.FixtureRequest, _temporary_root: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _scrubbed_environment(_temporary_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide the configuration, data and keys of whoever runs the tests."""
+    """Hide the configuration, data and keys of the person who runs the tests."""
     home = _temporary_root / f"home{next(NUMBERS)}"
     home.mkdir()
     for name in list(os.environ):
@@ -118,20 +127,20 @@ def _no_network() -> Iterator[None]:
 
 
 def _only_loopback(connect: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(self: socket.socket, address: Any) -> Any:
+    def connect_locally(self: socket.socket, address: Any) -> Any:
         if self.family != socket.AF_UNIX:
             _refuse_unless_local(address[0])
         return connect(self, address)
 
-    return guarded
+    return connect_locally
 
 
 def _only_local_names(look_up: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(host: Any, *rest: Any, **options: Any) -> Any:
+    def look_up_locally(host: Any, *rest: Any, **options: Any) -> Any:
         _refuse_unless_local(host)
         return look_up(host, *rest, **options)
 
-    return guarded
+    return look_up_locally
 
 
 def _refuse_unless_local(host: Any) -> None:

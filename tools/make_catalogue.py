@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-SNAPSHOT = Path(__file__).parents[1] / "src" / "weft" / "provider" / "offer" / "data" / "models.json.gz"
+SNAPSHOT = Path(__file__).parents[1] / "src" / "weft" / "provider" / "catalog" / "data" / "models.pack"
 PROVIDER = ("name", "env", "npm", "api")
 MODEL = (
     "name",
@@ -60,10 +60,13 @@ def to_provider(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def pack(providers: dict[str, Any]) -> bytes:
-    """The same bytes for the same facts: no time, no name."""
-    raw = json.dumps(providers, separators=(",", ":"), ensure_ascii=False).encode()
-    packer = zlib.compressobj(9, wbits=GZIP)
-    return packer.compress(raw) + packer.flush()
+    """Compress each provider by itself, behind a line that says where each begins and ends (`PackedCatalogue` reads it)."""
+    places, body = {}, b""
+    for id, provider in providers.items():
+        raw = json.dumps(provider, separators=(",", ":"), ensure_ascii=False).encode()
+        begin, body = len(body), body + zlib.compress(raw, 9)
+        places[id] = (begin, len(body))
+    return json.dumps(places, separators=(",", ":")).encode() + b"\n" + body
 
 
 def make(source: Path, target: Path = SNAPSHOT) -> str:

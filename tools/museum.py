@@ -56,19 +56,19 @@ def save_weft(version: str, here: Path) -> None:
 
 def save_opencode(version: str, program: Path, here: Path) -> None:
     """Run the real OpenCode with a scripted model, and save its data without logs and snapshots."""
-    from opencode.fake_model import called, open_fake_model, said  # noqa: PLC0415  of the tests
+    from opencode.fake_model import answer_call, answer_text, open_fake_model  # noqa: PLC0415  of the tests
     from opencode.sandbox import make_sandbox  # noqa: PLC0415
 
     with open_fake_model() as (model, url):
         sandbox = make_sandbox(here / "sandbox", program, url)
         hello = str(sandbox.project / "hello.txt")
         model.plays(
-            called("edit", filePath=hello, oldString="hello", newString="ahoj"),
-            called("bash", command="echo said; exit 3", description="Says something and fails"),
-            said("Příliš žluťoučký kůň 🐎 says ahoj."),
+            answer_call("edit", filePath=hello, oldString="hello", newString="ahoj"),
+            answer_call("bash", command="echo said; exit 3", description="Says something and fails"),
+            answer_text("Příliš žluťoučký kůň 🐎 says ahoj."),
         )
         sandbox.opencode("run", "--format", "json", "--title", "Greetings", "Greet in Czech.")
-        model.plays(said("Second."))
+        model.plays(answer_text("Second."))
         sandbox.opencode("run", "--format", "json", "--title", "A second one", "A second one.")
     data = sandbox.root / "data" / "opencode"
     for name in ("log", "bin", "snapshot", "repos", "tool-output"):

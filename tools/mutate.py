@@ -3,8 +3,9 @@
     python tools/mutate.py [--package permission] [--name "..."] [--jobs 2] [--seconds 300]
 
 `tests/mutations/<package>.toml` lists the mutations: a file, the text to replace, what to put there instead, and the tests that
-must fail. Each runs on a copy of the source. A mutation that is known to go unnoticed says why in `survives`. Exits with 1 if
-another one goes unnoticed, if one that is said to survive is noticed, or if less than nine in ten are noticed.
+must fail. First, all these tests have to pass on the source as it is. Each mutation then runs on a copy of the source. One that
+is known to go unnoticed says why in `survives`. Exits with 1 if another one goes unnoticed, if one that is said to survive is
+noticed, if one can no longer be made, or if less than nine in ten are noticed.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -56,33 +57,42 @@ def find_fault(mutation: Mutation) -> str:
     count = mutation.source.read_text().count(mutation.old)
     if count != 1:
         return f"the old text occurs {count} times in {mutation.file}"
-    missing = [test for test in mutation.tests if not (ROOT / test.partition("::")[0]).exists()]
+    missing = [test for test in mutation.tests if not _exists(test)]
     return f"there is no test {missing[0]}" if missing else ""
+
+
+def _exists(test: str) -> bool:
+    """Return True if a test is there: a file or a directory, or a function in a file."""
+    path, _, name = test.partition("::")
+    function = f"def {name.partition('[')[0]}("
+    return (ROOT / path).exists() and (not name or function in (ROOT / path).read_text())
+
+
+def run_tests(tests: Iterable[str], source: Path, seconds: float | None) -> int:
+    """Run tests on a source until one fails. Return the exit code of pytest."""
+    env = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    done = subprocess.run(
+        [*command, *tests], cwd=ROOT, env=env, capture_output=True, timeout=seconds, check=False
+    )
+    return done.returncode
 
 
 def try_mutation(mutation: Mutation, seconds: float) -> Outcome:
     """Run the tests of a mutation on a copy of the source that contains it."""
     with tempfile.TemporaryDirectory(prefix="weft-mutation-") as scratch:
         source = Path(scratch, "src")
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        # With the bytecode, which is valid for a copy that has the times of its original.
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("*.egg-info"))
         changed = source / "weft" / mutation.file
         changed.write_text(changed.read_text().replace(mutation.old, mutation.new))
-        env = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
         try:
-            done = subprocess.run(
-                [*command, *mutation.tests],
-                cwd=ROOT,
-                env=env,
-                capture_output=True,
-                timeout=seconds,
-                check=False,
-            )
+            code = run_tests(mutation.tests, source, seconds)
         except subprocess.TimeoutExpired:
             return "killed"  # the tests of unchanged code end in time
-    if done.returncode in (FAILED, INTERRUPTED):
+    if code in (FAILED, INTERRUPTED):
         return "killed"
-    return "survived" if done.returncode == 0 else "broken"
+    return "survived" if code == 0 else "broken"
 
 
 def main() -> int:
@@ -97,6 +107,10 @@ def main() -> int:
     mutations = [
         each for each in list_mutations() if given.package in (None, each.package) and given.name in each.name
     ]
+    tests = sorted({test for each in mutations for test in each.tests})
+    if run_tests(tests, ROOT / "src", None) != 0:
+        sys.stdout.write("some of these tests fail without any mutation\n")
+        return 1
     with ThreadPoolExecutor(given.jobs) as pool:
         outcomes = list(pool.map(lambda each: _try_and_tell(each, given.seconds), mutations))
     return _report(mutations, outcomes)
@@ -119,6 +133,9 @@ def _report(mutations: list[Mutation], outcomes: list[Outcome]) -> int:
             if mutation.package == package
         ]
         sys.stdout.write(f"{package:15} {own.count('killed'):7} {len(own):4}\n")
+    for mutation, outcome in zip(mutations, outcomes, strict=True):
+        if mutation.survives and outcome == "survived":
+            sys.stdout.write(f"survives: {mutation.name} ({mutation.survives})\n")
     unexpected = [
         mutation.name
         for mutation, outcome in zip(mutations, outcomes, strict=True)

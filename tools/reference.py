@@ -202,7 +202,7 @@ def configuration_lines() -> Iterator[str]:
     yield "[trust](../guides/trust.md) cannot set everything."
     yield ""
     yield "In these pages `<config>` is `~/.config/opencode`, `<data>` is `~/.local/share/opencode`, `<state>` is"
-    yield "`~/.local/state/opencode` and `<cache>` is `~/.cache/opencode`; `XDG_CONFIG_HOME` and its like move them."
+    yield "`~/.local/state/opencode` and `<cache>` is `~/.cache/opencode`; `XDG_CONFIG_HOME` and similar variables move them."
     sections: dict[str, list[str]] = {}
     for key in keys:
         top = key.split(".")[0]

@@ -26,7 +26,7 @@ def main() -> int:
     try:
         return run_command(sys.argv[1:], own_process=True)
     finally:
-        # An exiting Python looks for cycles among all objects, several times. Those that are frozen it leaves alone.
+        # When it exits, Python looks for cycles among all objects several times, except among frozen ones.
         gc.freeze()
 
 

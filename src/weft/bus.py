@@ -6,7 +6,9 @@ sessions again; no event is dropped silently. Consecutive growth of one part may
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import islice
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,6 +17,14 @@ from weft.model.event import Event, PartGrew, PublishedEvent, SessionCreated, Se
 from weft.model.session import hide_share_secret
 
 LOG_SIZE = 8192
+SECRET_EVENTS = SessionCreated, SessionUpdated, SessionDeleted
+
+
+class Watcher(NamedTuple):
+    """A function to call for events, of these kinds if there are any."""
+
+    call: Callable[[Any], None]
+    kinds: frozenset[type[Event]]
 
 
 class Bus:
@@ -24,7 +34,8 @@ class Bus:
         self._log: deque[PublishedEvent] = deque(maxlen=size)
         self._cursor = 0
         self._waiters: set[asyncio.Future[None]] = set()
-        self._watchers: list[Callable[[Event], None]] = []
+        self._watchers: list[Watcher] = []
+        self._watchers_of: dict[type[Event], list[Watcher]] = {}  # of each type that was published
 
     @property
     def cursor(self) -> int:
@@ -33,19 +44,28 @@ class Bus:
 
     def publish(self, *events: Event, directory: str) -> None:
         """Append events to the log, call every watcher, and wake every listener."""
-        for event in map(to_public_event, events):
+        for event in events:
+            kind = type(event)
+            public = to_public_event(event) if kind in SECRET_EVENTS else event
             self._cursor += 1
-            self._log.append(PublishedEvent(cursor=self._cursor, directory=directory, event=event))
-            for watcher in self._watchers:
-                watcher(event)
+            self._log.append(PublishedEvent(cursor=self._cursor, directory=directory, event=public))
+            watchers = self._watchers_of.get(kind)
+            for watcher in self._find_watchers(kind) if watchers is None else watchers:
+                watcher.call(public)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
         self._waiters.clear()
 
-    def watch(self, watcher: Callable[[Event], None]) -> None:
-        """Call `watcher` with every event, synchronously when it is published."""
-        self._watchers.append(watcher)
+    def watch(self, watcher: Callable[[Any], None], *kinds: type[Event]) -> None:
+        """Call `watcher` with every event, or with those of some kinds, synchronously when it is published."""
+        self._watchers.append(Watcher(watcher, frozenset(kinds)))
+        self._watchers_of.clear()
+
+    def _find_watchers(self, kind: type[Event]) -> list[Watcher]:
+        found = [watcher for watcher in self._watchers if not watcher.kinds or kind in watcher.kinds]
+        self._watchers_of[kind] = found
+        return found
 
     def listen(self, after: int | None = None) -> "BusListener":
         """Return a listener to all events from now on, or after a cursor. Raise `CursorLostError` if the log no longer has them."""
@@ -57,7 +77,10 @@ class Bus:
         missing = self._cursor - cursor
         if missing > len(self._log) or missing < 0:
             raise CursorLostError(cursor, self._log[0].cursor if self._log else self._cursor)
-        return [self._log[index] for index in range(len(self._log) - missing, len(self._log))]
+        # From the end, because a deque takes longer to find an index the farther it is from both ends.
+        newest = list(islice(reversed(self._log), missing))
+        newest.reverse()
+        return newest
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
@@ -70,7 +93,7 @@ class Bus:
 
 def to_public_event(event: Event) -> Event:
     """Return the event without the secret of a share, which is stored with the session but never published."""
-    if isinstance(event, SessionCreated | SessionUpdated | SessionDeleted):
+    if isinstance(event, SECRET_EVENTS):
         info = hide_share_secret(event.info)
         return event if info is event.info else replace(event, info=info)
     return event
@@ -111,6 +134,17 @@ def merge_growth(published: list[PublishedEvent]) -> list[PublishedEvent]:
         else:
             merged.append(each)
     return merged
+
+
+def join_growth(growth: Iterable[PartGrew]) -> list[PartGrew]:
+    """Merge growth that starts where the growth before it ends."""
+    joined: list[PartGrew] = []
+    for each in growth:
+        if joined and follows(joined[-1], each):
+            joined[-1] = replace(joined[-1], delta=joined[-1].delta + each.delta)
+        else:
+            joined.append(each)
+    return joined
 
 
 def follows(first: PartGrew, second: PartGrew) -> bool:

@@ -51,7 +51,7 @@ WeftError
     └── NobodyError          nobody is there to answer
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 FaultKind = Literal[
@@ -92,6 +92,13 @@ class WeftError(Exception):
     def hint(self, hint: str) -> None:
         self._hint = hint
         self.__notes__ = [f"Hint: {hint}"] if hint else []  # a traceback shows it
+
+
+def find_similar(name: str, names: Iterable[str], *, n: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Return the names that are most similar to a mistyped one, best first, for `near` of an error."""
+    from difflib import get_close_matches  # noqa: PLC0415  only a mistake needs it
+
+    return get_close_matches(name, list(names), n=n, cutoff=cutoff)
 
 
 class NotFoundError(WeftError):
@@ -338,13 +345,14 @@ class SessionBusyError(WeftError):
     """Another run has the session. `owner` is the process, if it is known."""
 
     def __init__(self, session: str, owner: str = "") -> None:
-        super().__init__(f"Session {session} is busy", hint=f"{owner} is running it" if owner else "")
+        hint = f"{owner} is running it; wait until it is done" if owner else ""
+        super().__init__(f"Session {session} is busy", hint=hint)
         self.session = session
         self.owner = owner
 
 
 class LimitReachedError(WeftError):
-    """A principal uses as much as it may. `limit` names what is limited."""
+    """A principal has reached a limit, which `limit` names."""
 
     def __init__(self, limit: str, reason: str, *, hint: str = "") -> None:
         super().__init__(reason, hint=hint)
@@ -363,7 +371,7 @@ class HandedOverError(WeftError):
 
 
 class EndingError(WeftError):
-    """The server is ending, and did nothing of what was asked."""
+    """The server is shutting down, and did not carry out the request."""
 
     def __init__(self) -> None:
         super().__init__("the server is ending, and takes no more work", hint="send the request again")

@@ -5,7 +5,8 @@ session or at most `GROWTH_SECONDS` later. A crash loses no more than that. On a
 rest waits and is retried, and does not keep anything else from being stored.
 
 If the store has an event log, through which other nodes see what happens here, everything that others want to see is also logged:
-what is stored, by the statement that stores it; growth every `LOG_SECONDS`, with what it adds to the store; anything else at once.
+what is stored, by the statement that stores it; growth every `LOG_SECONDS`, with what it adds to the store; anything else at once,
+or with the next growth if its session is just being written to.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from weft.bus import Bus, follows, to_public_event
+from weft.bus import Bus, follows, join_growth, to_public_event
 from weft.errors import LeaseLostError, StoreError
 from weft.host.clock import Clock
 from weft.host.tasks import open_tasks, run_to_completion
@@ -37,15 +38,15 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.message import AnyMessage
 from weft.model.session import SessionInfo, TrashBundle
 from weft.model.transcript import Transcript
-from weft.store.contract import Key, Store
+from weft.store.contract import Key, SessionEditor, Store
 from weft.store.lease import LeaseToken
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without it
     from weft.store.event_log import LogBatch
 
-# What a crash may lose of an answer: the promise is a quarter of a second.
+# What a crash may lose of an answer. README.md, docs/explanation/guarantees.md and docs/guides/after-a-crash.md promise it.
 GROWTH_SECONDS = 0.25
-LOG_SECONDS = 0.05
+LOG_SECONDS = 0.04
 # If growth does not fit on the disk, it is stored in pieces of this size.
 PIECE_CHARS = 4096
 
@@ -53,14 +54,21 @@ LostLeaseHandler = Callable[[LeaseLostError], None]
 
 
 def ignore_lost_lease(_: LeaseLostError) -> None:
-    """Do nothing: whoever holds the lease awaits each write, and sees the error there."""
+    """Do nothing: the holder of the lease awaits each write, and gets the error there."""
 
 
 class HeldLease(NamedTuple):
-    """A lease that this journal names when it writes to the session, and whom to tell when it turns out to be lost."""
+    """A lease that this journal names when it writes to the session, and the function to call when it is lost."""
 
     token: LeaseToken
     on_lost: LostLeaseHandler
+
+
+class SessionEdit(NamedTuple):
+    """A change to a session that is stored together with events of it."""
+
+    session: SessionID
+    editor: SessionEditor
 
 
 NO_SESSION = SessionID("")
@@ -106,7 +114,7 @@ class Journal:
         self._bus = bus
         self._directory = directory
         self._waiting_growth: dict[SessionID, list[PartGrew]] = {}
-        self._growth_arrived = asyncio.Event()
+        self._has_waiting = asyncio.Event()  # growth waits to be stored, or anything waits for the log
         self._log = store.event_log
         self._unlogged = UnloggedEvents()
         self._urgent = asyncio.Event()  # something waits for the log that is not growth
@@ -131,7 +139,7 @@ class Journal:
         if self._log is not None:
             self._unlogged.add(*events)
             self._urgent.set()
-            self._growth_arrived.set()
+            self._has_waiting.set()
         self._bus.publish(*events, directory=self._directory)
 
     def publish_here(self, *events: Event) -> None:
@@ -149,13 +157,18 @@ class Journal:
             self._bus.publish(*events, directory=self._directory)
 
     async def _store_with_growth(
-        self, sessions: list[SessionID], durable: list[Durable], published: Sequence[Event]
-    ) -> None:
-        """Store the waiting growth, except of parts that the events replace, then the events. Log what is published.
+        self,
+        sessions: list[SessionID],
+        durable: list[Durable],
+        published: Sequence[Event],
+        edit: SessionEdit | None = None,
+    ) -> SessionInfo | None:
+        """Store the waiting growth, except of parts that the events replace, then the events. Log what is published. Return the
+        session if it was edited.
 
-        If both do not fit on the disk, store only the events. The growth waits on.
+        If both do not fit on the disk, store only the events, and keep the growth waiting.
         """
-        waiting = {session: self._waiting_growth.pop(session, []) for session in sessions}
+        waiting = self._take_growth(sessions)
         replaced = {event.part.id for event in durable if isinstance(event, PartUpdated)}
         needed = {
             session: [event for event in events if event.part_id not in replaced]
@@ -164,14 +177,15 @@ class Journal:
         growth = [event for events in needed.values() for event in events]
         try:
             try:
-                await self._write(sessions, [*growth, *durable], published)
+                return await self._write(sessions, [*growth, *durable], published, edit)
             except LeaseLostError:
                 raise
             except StoreError:
                 if not growth:
                     raise
-                await self._write(sessions, durable, published)
+                edited = await self._write(sessions, durable, published, edit)
                 self._put_back(needed)
+                return edited
         except LeaseLostError as error:
             del waiting[SessionID(error.session)]  # the new holder has settled what was open
             self._put_back(waiting)
@@ -181,21 +195,35 @@ class Journal:
             raise
 
     async def _write(
-        self, sessions: Sequence[SessionID], events: Sequence[Durable], published: Sequence[Event] = ()
-    ) -> None:
-        """Store events of these sessions, and log what is published after what waits to be logged."""
+        self,
+        sessions: Sequence[SessionID],
+        events: Sequence[Durable],
+        published: Sequence[Event] = (),
+        edit: SessionEdit | None = None,
+    ) -> SessionInfo | None:
+        """Store events of these sessions. Add the published ones to the log, after those that already wait for it."""
         with self._use_leases(sessions) as leases:
             if self._log is None:
+                if edit is not None:
+                    return await self._store.edit(*edit, *events, leases=leases)
                 await self._store.apply(*events, leases=leases)
-                return
+                return None
             with self._take_unlogged(*sessions, *([] if sessions else [NO_SESSION])) as waiting:
-                batch = self._to_batch(*waiting, *published)
+                if edit is not None:
+                    return await self._log.edit(
+                        *edit,
+                        *events,
+                        leases=leases,
+                        log=lambda info: self._to_batch(*waiting, *published, SessionUpdated(info=info)),
+                    )
+                batch = self._to_batch(*waiting, *published)._replace(place_now=not published)
                 if events or batch.entries:
                     await self._log.apply(*events, leases=leases, log=batch)
+                return None
 
     @contextmanager
     def _take_unlogged(self, *sessions: SessionID) -> Iterator[list[Event]]:
-        """Take what waits to be logged. If logging fails it waits on, unless its session belongs to somebody else now."""
+        """Take the events that wait to be logged. If logging fails they wait on, unless another process has taken over their session."""
         taken = self._unlogged.take(sessions)
         try:
             yield [event for events in taken.values() for event in events]
@@ -244,20 +272,29 @@ class Journal:
                     del self._leases[session]
 
     async def _log_before_release(self, session: SessionID) -> None:
-        """Store and log what waits while we may. What cannot be stored now never is: the next holder settles the session, and
-        nothing would refuse growth that names no lease."""
+        """Store and log everything that waits while this journal holds the lease. Drop the rest if that fails.
+
+        The next holder settles the session, and the store would accept later growth that names no lease.
+        """
         if self._log is not None:
-            with suppress(StoreError):
-                await self.flush_session(session)
-            self._waiting_growth.pop(session, None)
-            self._unlogged.drop(session)
+            await run_to_completion(self._lock_and_store_or_drop(session))
+
+    async def _lock_and_store_or_drop(self, session: SessionID) -> None:
+        # Under one lock: a flush that waits for it would take the growth, and let it wait again when the lease is gone.
+        async with self._lock(session):
+            try:
+                with suppress(StoreError):
+                    await self._store_growth(session)
+            finally:
+                self._waiting_growth.pop(session, None)
+                self._unlogged.drop(session)
 
     def holds(self, session: SessionID) -> bool:
         """Return True if this journal holds the lease of a session."""
         return session in self._leases
 
     async def put_value(self, session: SessionID, key: Key, value: Any) -> None:
-        """Store a private value of a session under its lease. Raise `LeaseLostError` if we do not hold it (any more)."""
+        """Store a private value of a session under its lease. Raise `LeaseLostError` if this journal does not hold the lease."""
         if not self.holds(session):
             raise LeaseLostError(session)
         with self._use_leases([session]) as leases:
@@ -308,36 +345,50 @@ class Journal:
 
     def grow(self, growth: PartGrew) -> None:
         """Publish growth now, and store it soon."""
-        waiting = self._waiting_growth.setdefault(growth.session_id, [])
-        if waiting and follows(waiting[-1], growth):
-            waiting[-1] = replace(waiting[-1], delta=waiting[-1].delta + growth.delta)
+        waiting = self._waiting_growth.get(growth.session_id)
+        if waiting is None:
+            self._waiting_growth[growth.session_id] = [growth]
         else:
             waiting.append(growth)
         if self._log is not None:
             self._unlogged.add(growth)
-        self._growth_arrived.set()
+        self._has_waiting.set()
         self._bus.publish(growth, directory=self._directory)
 
-    async def edit(self, session: SessionID, editor: Callable[[SessionInfo], SessionInfo]) -> SessionInfo:
-        """Change a session atomically, and return it."""
-        return await run_to_completion(self._edit_and_publish(session, editor))
+    async def edit(
+        self, session: SessionID, editor: SessionEditor, *events: Durable, into: Transcript | None = None
+    ) -> SessionInfo:
+        """Change a session atomically, and return it. Events of the session are stored with the change, and published before it.
+
+        A change that changes nothing, without events, is not published, unless the store has an event log.
+        """
+        return await run_to_completion(self._edit_and_publish(SessionEdit(session, editor), events, into))
 
     async def _edit_and_publish(
-        self, session: SessionID, editor: Callable[[SessionInfo], SessionInfo]
+        self, edit: SessionEdit, events: tuple[Durable, ...], into: Transcript | None
     ) -> SessionInfo:
-        async with self._lock(session):
-            with self._use_leases([session]) as leases:
-                if self._log is None:
-                    edited = await self._store.edit(session, editor, leases=leases)
-                else:
-                    with self._take_unlogged(session) as waiting:
-                        edited = await self._log.edit(
-                            session,
-                            editor,
-                            leases=leases,
-                            log=lambda info: self._to_batch(*waiting, SessionUpdated(info=info)),
-                        )
-            self._bus.publish(SessionUpdated(info=edited), directory=self._directory)
+        async with self._lock(edit.session):
+            return await self._store_edit(edit, events, into)
+
+    async def _store_edit(
+        self, edit: SessionEdit, events: Sequence[Durable], into: Transcript | None
+    ) -> SessionInfo:
+        stored: SessionInfo | None = None
+
+        def change(found: SessionInfo) -> SessionInfo:
+            nonlocal stored
+            stored = found
+            return edit.editor(found)
+
+        edited = await self._store_with_growth(
+            [edit.session], list(events), events, SessionEdit(edit.session, change)
+        )
+        assert edited is not None
+        if into is not None:
+            into.feed(*events)
+        # What was logged has to be published, for whoever follows the log expects the same events from both.
+        if events or edited != stored or self._log is not None:
+            self._bus.publish(*events, SessionUpdated(info=edited), directory=self._directory)
         return edited
 
     async def edit_message(
@@ -347,9 +398,15 @@ class Journal:
         editor: Callable[[AnyMessage], AnyMessage],
         *,
         into: Transcript | None = None,
+        session_editor: SessionEditor | None = None,
     ) -> None:
-        """Change a stored message atomically within this process. Do nothing if it is gone."""
-        await run_to_completion(self._edit_message_and_publish(session, message, editor, into))
+        """Change a stored message atomically within this process, with its session if that is to change, too.
+
+        Do nothing to a message that is gone.
+        """
+        await run_to_completion(
+            self._edit_message_and_publish(session, message, editor, into, session_editor)
+        )
 
     async def _edit_message_and_publish(
         self,
@@ -357,24 +414,34 @@ class Journal:
         message: MessageID,
         editor: Callable[[AnyMessage], AnyMessage],
         into: Transcript | None,
+        session_editor: SessionEditor | None,
     ) -> None:
         async with self._lock(session):
             found = await self._store.find_message(session, message)
-            if found is None:
+            edited = [] if found is None else [MessageUpdated(info=editor(found.info))]
+            if session_editor is not None:
+                await self._store_edit(SessionEdit(session, session_editor), edited, into)
                 return
-            edited = MessageUpdated(info=editor(found.info))
-            await self._write([session], [edited], [edited])
-            if into is not None:
-                into.feed(edited)
-            self._bus.publish(edited, directory=self._directory)
+            if edited:
+                # Growth is that of parts, and waits on.
+                await self._write([session], edited, edited)
+                if into is not None:
+                    into.feed(*edited)
+                self._bus.publish(*edited, directory=self._directory)
 
-    async def flush(self) -> None:
-        """Store all waiting growth. If some cannot be stored, store the rest, then raise `StoreError`."""
-        self._growth_arrived.clear()
+    async def flush(self, *, skip_busy: bool = False) -> None:
+        """Store all waiting growth. If some cannot be stored, store the rest, then raise `StoreError`.
+
+        With `skip_busy`, sessions that are just being written to wait on. Otherwise all would wait for the slowest of these writes.
+        """
+        self._has_waiting.clear()
         self._urgent.clear()
         sessions = list(dict.fromkeys((*self._waiting_growth, *self._unlogged.list_sessions())))
+        if skip_busy and (busy := [session for session in sessions if self._is_busy(session)]):
+            sessions = [session for session in sessions if session not in busy]
+            self._has_waiting.set()
         if self._log is not None and len(sessions) > 1:
-            with suppress(StoreError):  # then each by itself
+            with suppress(StoreError):  # then each session is stored separately, below
                 await run_to_completion(self._store_together(sessions))
                 return
         failed: StoreError | None = None
@@ -389,7 +456,7 @@ class Journal:
     async def _store_together(self, sessions: Sequence[SessionID]) -> None:
         """Store the waiting growth of several sessions, and log what waits, with one statement."""
         async with self._lock_all(sessions):
-            waiting = {session: self._waiting_growth.pop(session, []) for session in sessions}
+            waiting = self._take_growth(sessions)
             try:
                 await self._write(sessions, [event for events in waiting.values() for event in events])
             except BaseException:
@@ -406,7 +473,7 @@ class Journal:
 
     async def _store_growth(self, session: SessionID) -> None:
         """Store as much growth as fits. Raise `StoreError` if that is not all; the rest waits."""
-        waiting = self._waiting_growth.pop(session, [])
+        waiting = self._take_growth([session])[session]
         if not waiting and self._log is None:
             return
         try:
@@ -425,19 +492,23 @@ class Journal:
             self._put_back({session: waiting})
             raise
 
+    def _take_growth(self, sessions: Iterable[SessionID]) -> dict[SessionID, list[PartGrew]]:
+        """Take the growth that waits in these sessions, with consecutive growth of one part merged."""
+        return {session: join_growth(self._waiting_growth.pop(session, [])) for session in sessions}
+
     def _put_back(self, growth: Mapping[SessionID, list[PartGrew]]) -> None:
         """Let growth that was not stored wait again, before newer growth."""
         for session, waiting in growth.items():
             if waiting:
                 self._waiting_growth[session] = waiting + self._waiting_growth.get(session, [])
-                self._growth_arrived.set()
+                self._has_waiting.set()
 
     async def keep_flushing(self, clock: Clock) -> None:
-        """Store growth every `GROWTH_SECONDS` until cancelled; with a log every `LOG_SECONDS`, and what is urgent at once."""
-        loop = asyncio.get_running_loop()  # its time, for the clock's may be set back
+        """Store growth every `GROWTH_SECONDS` until cancelled; with a log every `LOG_SECONDS`, and urgent events at once."""
+        loop = asyncio.get_running_loop()  # its time only increases; the clock may be set back
         logged = 0.0
         while True:
-            await self._growth_arrived.wait()
+            await self._has_waiting.wait()
             if self._log is None:
                 await clock.sleep(GROWTH_SECONDS)
             else:
@@ -447,7 +518,7 @@ class Journal:
                 logged = loop.time()
             # On a full disk the growth waits on. The next commit, which somebody awaits, raises the error.
             with suppress(StoreError):
-                await self.flush()
+                await self.flush(skip_busy=self._log is not None)
 
     @asynccontextmanager
     async def _lock_all(self, sessions: Iterable[SessionID]) -> AsyncIterator[None]:
@@ -456,6 +527,9 @@ class Journal:
             for session in sorted(set(sessions)):
                 await locks.enter_async_context(self._lock(session))
             yield
+
+    def _is_busy(self, session: SessionID) -> bool:
+        return (lock := self._locks.get(session)) is not None and lock.locked()
 
     def _lock(self, session: SessionID) -> asyncio.Lock:
         lock = self._locks.get(session)

@@ -139,7 +139,9 @@ def _faults_of_imports(text: str, tree: ast.Module) -> Iterator[str]:
 def tree_faults(source: Path = SOURCE) -> list[str]:
     """Return what is wrong with the whole tree: class names used twice, modules that are too small."""
     trees = {path: ast.parse(path.read_text()) for path in modules(source)}
-    return sorted((*_repeated_classes(trees, source), *_small_modules(trees, source), *_participles(source)))
+    return sorted(
+        (*_repeated_classes(trees, source), *_small_modules(trees, source), *_list_participles(source))
+    )
 
 
 def _repeated_classes(trees: Mapping[Path, ast.Module], source: Path) -> Iterator[str]:
@@ -165,10 +167,10 @@ def _small_modules(trees: Mapping[Path, ast.Module], source: Path) -> Iterator[s
         dotted = ".".join((source.name, *path.relative_to(source).with_suffix("").parts))
         is_small = path.name != "__init__.py" and lines(path.read_text()) < SMALL_LINES
         if is_small and len(importers[dotted]) < 2 and where not in SMALL_FOR_A_REASON:
-            yield f"{where} has under {SMALL_LINES} lines and one importer: put it where it is used"
+            yield f"{where} has under {SMALL_LINES} lines and one importer: put it where it is used, or give the reason in SMALL_FOR_A_REASON"
 
 
-def _participles(source: Path) -> Iterator[str]:
+def _list_participles(source: Path) -> Iterator[str]:
     for path in modules(source):
         words = path.stem.split("_")
         if any(PARTICIPLE.fullmatch(word) and word not in NOUNS for word in words):

@@ -28,11 +28,11 @@ def git(root: Path, *args: str) -> None:
     subprocess.run(["git", "-C", str(root), *args], check=True, capture_output=True)
 
 
-def test_our_own_fragments_are_sound() -> None:
+def test_our_change_fragments_are_valid() -> None:
     assert changelog.faults(changelog.ROOT) == []
 
 
-def test_a_sound_fragment_passes(root: Path) -> None:
+def test_a_valid_fragment_passes(root: Path) -> None:
     write(root, "the-loom.added.md")
     assert changelog.faults(root) == []
 
@@ -40,18 +40,18 @@ def test_a_sound_fragment_passes(root: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["loom.md", "loom.new.md", "The Loom.added.md", "loom.added.txt", ".added.md"]
 )
-def test_a_fragment_with_another_name_is_refused(root: Path, name: str) -> None:
+def test_a_fragment_with_an_invalid_name_is_refused(root: Path, name: str) -> None:
     write(root, name)
     assert changelog.faults(root) == [f"{name}: call it <slug>.<added|changed|fixed|removed|security>.md"]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "One.\n\nTwo.\n", "word " * 100])
-def test_a_fragment_says_one_thing_to_a_user(root: Path, text: str) -> None:
+def test_a_fragment_is_one_sentence_for_users(root: Path, text: str) -> None:
     write(root, "loom.fixed.md", text)
     assert changelog.faults(root) == ["loom.fixed.md: one sentence for a user, at most 400 characters"]
 
 
-def test_a_fragment_is_wanted_when_the_source_differs_from_the_last_release(root: Path) -> None:
+def test_a_fragment_is_required_if_the_source_changed_since_the_last_release(root: Path) -> None:
     missing = ["src/ has changed since the last release, and changes/ says nothing about it"]
     git(root, "init", "-q")
     git(root, "add", ".")
@@ -64,7 +64,7 @@ def test_a_fragment_is_wanted_when_the_source_differs_from_the_last_release(root
     assert changelog.faults(root) == missing
 
 
-def test_a_version_that_is_described_and_not_tagged_needs_no_fragment(root: Path) -> None:
+def test_a_described_but_untagged_version_needs_no_fragment(root: Path) -> None:
     (root / "CHANGELOG.md").write_text(f"{HEAD}\n## [0.2.0] - 2026-11-20\n\nFirst.\n")
     git(root, "init", "-q")
     git(root, "add", ".")
@@ -76,7 +76,7 @@ def test_a_version_that_is_described_and_not_tagged_needs_no_fragment(root: Path
     assert changelog.faults(root) != []
 
 
-def test_a_release_folds_the_fragments_in_and_takes_them_away(root: Path) -> None:
+def test_a_release_moves_the_fragments_into_the_changelog(root: Path) -> None:
     write(root, "b.added.md", "Second\nthing.\n")
     write(root, "a.added.md", "First thing.\n")
     write(root, "c.security.md", "Safe.\n")

@@ -38,7 +38,7 @@ def read_stub(module: ModuleType) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda each: each.__name__)
-def test_every_public_name_is_there_and_none_besides(module: ModuleType) -> None:
+def test_exactly_the_public_names_are_exported(module: ModuleType) -> None:
     assert all(getattr(module, name) is not None for name in module.__all__)
     assert dir(module) == module.__all__ == sorted(module.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'utils'"):
@@ -46,7 +46,7 @@ def test_every_public_name_is_there_and_none_besides(module: ModuleType) -> None
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda each: each.__name__)
-def test_what_type_checkers_are_told_is_what_there_is(module: ModuleType) -> None:
+def test_the_type_stub_matches_the_module(module: ModuleType) -> None:
     stub = read_stub(module)
     deprecated = {name: each[0] for name, each in getattr(module, "_DEPRECATED", {}).items()}
     assert set(stub) == set(module.__all__) | set(deprecated)
@@ -58,7 +58,7 @@ def test_what_type_checkers_are_told_is_what_there_is(module: ModuleType) -> Non
 
 
 @pytest.mark.parametrize("name", weft._DEPRECATED)
-def test_a_deprecated_name_works_and_warns_whoever_uses_it(name: str) -> None:
+def test_a_deprecated_name_works_with_a_warning(name: str) -> None:
     definition, instead, removal = weft._DEPRECATED[name]
     module, _, attribute = definition.partition(":")
     expected = f"weft.{name} is deprecated, and weft {removal} removes it; write {instead}"
@@ -78,7 +78,7 @@ def test_importing_a_deprecated_name_warns_at_the_import(tmp_path: Path) -> None
     assert f"{program}:1: DeprecationWarning: weft.prompt is deprecated" in done.stderr
 
 
-def test_a_deprecated_name_is_removed_in_time() -> None:
+def test_a_deprecated_name_is_removed_in_its_version() -> None:
     current = [int(each) for each in VERSION.split(".")]
     late = {
         name: each[2] for name, each in weft._DEPRECATED.items() if current >= [*map(int, each[2].split("."))]
@@ -86,7 +86,7 @@ def test_a_deprecated_name_is_removed_in_time() -> None:
     assert late == {}  # move them to _REMOVED
 
 
-def test_a_name_that_was_public_says_what_to_write_instead() -> None:
+def test_a_removed_name_says_what_to_write_instead() -> None:
     with pytest.raises(AttributeError, match=r"write `agent\.converse"):
         weft.converse  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
@@ -121,7 +121,7 @@ def test_the_public_modules_exist() -> None:
 
 
 @pytest.mark.parametrize(("place", "text"), list_shown_sources().items(), ids=list(list_shown_sources()))
-def test_a_program_that_we_show_uses_public_modules_only(place: str, text: str) -> None:
+def test_documented_programs_use_public_modules_only(place: str, text: str) -> None:
     imported = [
         name
         for node in ast.walk(ast.parse(text))

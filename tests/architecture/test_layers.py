@@ -39,7 +39,7 @@ def plant(top: Path, module: str, line: str) -> None:
     path.write_text((path.read_text() if path.exists() else '"""Planted."""\n') + f"\n{line}\n")
 
 
-def test_imports_that_point_elsewhere_are_all_found(copy: Path) -> None:
+def test_forbidden_imports_are_found(copy: Path) -> None:
     plant(copy, "model/session.py", "import asyncio")
     plant(copy, "model/diff.py", "from weft.store import contract")
     plant(copy, "tool/contract.py", "from weft.store import memory")
@@ -59,7 +59,7 @@ def test_imports_that_point_elsewhere_are_all_found(copy: Path) -> None:
         assert message in linted.stdout, linted.stdout
 
 
-def test_a_package_that_has_no_place_is_refused(copy: Path) -> None:
+def test_a_package_without_a_layer_is_refused(copy: Path) -> None:
     plant(copy, "utils/__init__.py", "")
     linted = lint(copy)
     assert linted.returncode != 0

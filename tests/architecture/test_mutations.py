@@ -26,11 +26,11 @@ MUTATE = load_tool()
 @pytest.mark.parametrize(
     "mutation", list(MUTATE.list_mutations()), ids=lambda each: f"{each.package}: {each.name}"
 )
-def test_a_mutation_can_be_made(mutation: object) -> None:
+def test_every_mutation_can_be_applied(mutation: object) -> None:
     assert MUTATE.find_fault(mutation) == ""
 
 
-def test_a_mutation_that_can_no_longer_be_made_is_named() -> None:
+def test_a_mutation_that_no_longer_applies_is_named() -> None:
     gone = MUTATE.Mutation(
         package="shell", name="gone", file="errors.py", old="no such text", new="", tests=("tests/unit",)
     )

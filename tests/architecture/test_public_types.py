@@ -107,7 +107,7 @@ class Offender:
     def _hidden(self, value: Any) -> Any: ...
 
 
-def test_any_is_found_wherever_a_caller_meets_it() -> None:
+def test_the_check_finds_any_in_public_signatures() -> None:
     assert find_any("O", Offender) == [
         "O.held.call(value)",
         "O.field",
@@ -138,9 +138,9 @@ def find_undescribed(name: str, value: object) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_is_described(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     assert find_undescribed(name, PUBLIC[name]) == []
 
 
-def test_what_is_not_described_is_found() -> None:
+def test_the_check_finds_missing_docstrings() -> None:
     assert find_undescribed("O", Offender) == ["O", "O.shown", "O.ask", "O.open"]

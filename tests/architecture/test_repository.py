@@ -24,7 +24,7 @@ LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
-def written() -> list[Path]:
+def list_text_files() -> list[Path]:
     """Return every text file of the repository."""
     inside = [
         path
@@ -38,15 +38,17 @@ def written() -> list[Path]:
 
 
 def test_no_file_names_a_package_registry() -> None:
-    assert [str(path) for path in written() if REGISTRIES.search(path.read_text(errors="replace"))] == []
+    assert [
+        str(path) for path in list_text_files() if REGISTRIES.search(path.read_text(errors="replace"))
+    ] == []
 
 
-def test_the_page_for_agents_is_read_in_a_minute() -> None:
+def test_the_page_for_agents_is_short() -> None:
     assert len((ROOT / "AGENTS.md").read_text().splitlines()) <= 60
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
-def test_a_decision_is_short_and_says_why_what_and_what_of_it(path: Path) -> None:
+def test_a_decision_is_short_and_has_context_decision_and_consequences(path: Path) -> None:
     text = path.read_text()
     assert re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", path.name)
     assert text.startswith(f"# {path.name[:4]} ")
@@ -63,11 +65,11 @@ def test_decisions_are_numbered_without_a_gap() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_link_in_a_page_leads_somewhere(page: Path) -> None:
+def test_every_link_in_a_page_works(page: Path) -> None:
     assert list(dead_links(page)) == []
 
 
-def test_a_dead_link_and_a_dead_anchor_are_found(tmp_path: Path) -> None:
+def test_the_check_finds_dead_links_and_anchors(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Some `title`\n[a](#some-title) [b](none.md) [c](#none) [d](page.md#none)\n")
     assert list(dead_links(page)) == ["none.md", "#none", "page.md#none"]
@@ -86,18 +88,18 @@ def anchors_of(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_every_target_of_the_makefile_says_what_it_does() -> None:
+def test_every_target_of_the_makefile_is_described() -> None:
     text = (ROOT / "Makefile").read_text()
     [phony] = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
     assert re.findall(r"^([a-z-]+):.*## .+$", text, re.MULTILINE) == phony.split()
 
 
-def test_ci_can_be_run() -> None:
+def test_the_ci_script_is_executable() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
 @pytest.mark.parametrize("page", ["docs/explanation/architecture.md", "AGENTS.md"])
-def test_a_module_that_a_map_of_the_code_names_exists(page: str) -> None:
+def test_modules_named_in_the_maps_of_the_code_exist(page: str) -> None:
     named = re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*(?:\.py|/))`", (ROOT / page).read_text())
     own = [each for each in named if not each.startswith(("tests", "test_", "docs", "changes"))]
     assert len(own) > 10

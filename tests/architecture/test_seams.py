@@ -74,13 +74,13 @@ def faults(path: Path, source: Path = shape.SOURCE) -> list[str]:
 def _faults(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     package = where.partition("/")[0]
     for node in ast.walk(tree):
-        for module in imported(node):
+        for module in list_imported(node):
             if module == "subprocess" and package not in PROCESS_PACKAGES:
                 yield node.lineno, "processes are host's"
             if module in DRIVERS and package not in DATABASES:
                 yield node.lineno, "databases are the store's"
         if isinstance(node, ast.Attribute | ast.Name):
-            called = dotted(node)
+            called = to_dotted_name(node)
             if called in PROCESSES and package not in PROCESS_PACKAGES:
                 yield node.lineno, f"{called}: processes are host's"
             if called in WALL_CLOCK and where not in CLOCKS:
@@ -89,13 +89,13 @@ def _faults(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "sleeping is host's"
         if isinstance(node, ast.Constant) and package not in DATABASES and SQL.search(str(node.value)):
             yield node.lineno, "SQL is the store's"
-        if isinstance(node, ast.Call) and dotted(node.func) == "print" and package != "cli":
+        if isinstance(node, ast.Call) and to_dotted_name(node.func) == "print" and package != "cli":
             yield node.lineno, "printing is cli's"
-        if isinstance(node, ast.ExceptHandler) and broad(node) and where not in BROAD:
+        if isinstance(node, ast.ExceptHandler) and is_broad(node) and where not in BROAD:
             yield node.lineno, "a broad except that swallows: catch what you expect"
 
 
-def imported(node: ast.AST) -> list[str]:
+def list_imported(node: ast.AST) -> list[str]:
     match node:
         case ast.Import(names=names):
             return [alias.name.partition(".")[0] for alias in names]
@@ -105,25 +105,25 @@ def imported(node: ast.AST) -> list[str]:
             return []
 
 
-def dotted(node: ast.AST) -> str:
+def to_dotted_name(node: ast.AST) -> str:
     match node:
         case ast.Name(id=word):
             return word
         case ast.Attribute(value=value, attr=attr):
-            return f"{dotted(value)}.{attr}"
+            return f"{to_dotted_name(value)}.{attr}"
         case _:
             return ""
 
 
-def broad(handler: ast.ExceptHandler) -> bool:
+def is_broad(handler: ast.ExceptHandler) -> bool:
     """Return True if a handler catches everything and does not raise it again."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    everything = any(kind is None or dotted(kind) in {"Exception", "BaseException"} for kind in kinds)
+    everything = any(kind is None or to_dotted_name(kind) in {"Exception", "BaseException"} for kind in kinds)
     return everything and not any(isinstance(node, ast.Raise) for node in handler.body)
 
 
 @pytest.mark.parametrize("path", shape.modules(), ids=shape.name)
-def test_a_module_touches_only_what_its_place_allows(path: Path) -> None:
+def test_a_module_uses_only_what_its_layer_allows(path: Path) -> None:
     assert faults(path) == []
 
 
@@ -147,7 +147,7 @@ def test_a_module_touches_only_what_its_place_allows(path: Path) -> None:
         ("run/x.py", "try:\n    x()\nexcept (ValueError, BaseException):\n    pass"),
     ],
 )
-def test_a_planted_touch_is_found(where: str, line: str, tmp_path: Path) -> None:
+def test_the_check_finds_a_forbidden_use(where: str, line: str, tmp_path: Path) -> None:
     planted = tmp_path / where
     planted.parent.mkdir(parents=True)
     planted.write_text(line + "\n")
@@ -166,7 +166,7 @@ def test_a_planted_touch_is_found(where: str, line: str, tmp_path: Path) -> None
         ("run/x.py", "try:\n    x()\nexcept BaseException:\n    undo()\n    raise"),
     ],
 )
-def test_what_is_in_its_place_is_left_alone(where: str, line: str, tmp_path: Path) -> None:
+def test_the_check_accepts_permitted_uses(where: str, line: str, tmp_path: Path) -> None:
     allowed = tmp_path / where
     allowed.parent.mkdir(parents=True)
     allowed.write_text(line + "\n")

@@ -16,7 +16,7 @@ ABSENT = re.compile(
     re.IGNORECASE,
 )
 # Packages that read untrusted input: from a port, a repository, a model or another program.
-MEETING_STRANGERS = (
+FACING_UNTRUSTED_INPUT = (
     "acp",
     "blame",
     "client",
@@ -42,7 +42,7 @@ MEETING_STRANGERS = (
     "web",
 )
 # Packages that only pass on or show what the others have read.
-MEETING_NOBODY = (
+FACING_NO_UNTRUSTED_INPUT = (
     "agent",
     "api",
     "cli",
@@ -60,7 +60,7 @@ MEETING_NOBODY = (
 )
 
 
-def promises() -> Iterator[list[str]]:
+def list_promises() -> Iterator[list[str]]:
     """Yield the cells of every row below "What holds"."""
     below = PAGE.read_text().partition("\n## What is guaranteed\n")[2].partition("\n## ")[0]
     for line in below.splitlines():
@@ -89,13 +89,13 @@ def problems_of(cells: list[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("cells", list(promises()), ids=lambda cells: cells[0][:40])
+@pytest.mark.parametrize("cells", list(list_promises()), ids=lambda cells: cells[0][:40])
 def test_a_promise_names_code_and_tests_that_exist(cells: list[str]) -> None:
     assert problems_of(cells) == []
 
 
 def test_the_page_contains_promises() -> None:
-    assert len(list(promises())) > 20
+    assert len(list(list_promises())) > 20
 
 
 @pytest.mark.parametrize(
@@ -110,17 +110,17 @@ def test_the_page_contains_promises() -> None:
         (["All is well.", "`model/gone.py`", "`tests/none.py::test_gone`"], "there is no model/gone.py"),
     ],
 )
-def test_an_untrue_promise_is_found(cells: list[str], problem: str) -> None:
+def test_the_check_finds_an_untrue_promise(cells: list[str], problem: str) -> None:
     assert problem in problems_of(cells)
 
 
-def test_nothing_that_exists_is_called_missing() -> None:
+def test_the_page_does_not_call_existing_parts_missing() -> None:
     assert ABSENT.findall(PAGE.read_text()) == []
     assert ABSENT.findall("There is no server, so nothing listens. Plugins do not exist yet.") != []
 
 
-def test_every_package_that_meets_strangers_keeps_a_promise_and_every_other_is_known() -> None:
+def test_every_package_that_handles_untrusted_input_has_a_promise() -> None:
     packages = {path.parent.name for path in (ROOT / "src" / "weft").glob("*/__init__.py")}
-    assert packages == {*MEETING_STRANGERS, *MEETING_NOBODY}
-    keeping = {path.partition("/")[0] for _, keeper, _ in promises() for path in CODE.findall(keeper)}
-    assert [package for package in MEETING_STRANGERS if package not in keeping] == []
+    assert packages == {*FACING_UNTRUSTED_INPUT, *FACING_NO_UNTRUSTED_INPUT}
+    keeping = {path.partition("/")[0] for _, keeper, _ in list_promises() for path in CODE.findall(keeper)}
+    assert [package for package in FACING_UNTRUSTED_INPUT if package not in keeping] == []

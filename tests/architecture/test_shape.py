@@ -9,11 +9,11 @@ from architecture import shape
 
 
 @pytest.mark.parametrize("path", shape.modules(), ids=shape.name)
-def test_a_module_keeps_to_its_size_its_names_and_its_imports(path: Path) -> None:
+def test_a_module_follows_the_rules_for_size_names_and_imports(path: Path) -> None:
     assert shape.faults(path) == []
 
 
-def test_the_root_offers_what_it_names_in_order() -> None:
+def test_the_package_root_exports_its_names_in_order() -> None:
     offered = list(getattr(weft, "__all__", ()))
     assert offered == sorted(offered)
     assert [name for name in offered if not hasattr(weft, name)] == []
@@ -45,7 +45,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("where", PLANTED)
-def test_a_planted_fault_is_found(where: str, tmp_path: Path) -> None:
+def test_the_check_finds_planted_faults(where: str, tmp_path: Path) -> None:
     text, said = PLANTED[where]
     planted = tmp_path / where
     planted.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def test_a_planted_fault_is_found(where: str, tmp_path: Path) -> None:
     assert said in found[0]
 
 
-def test_a_late_import_that_says_why_is_allowed(tmp_path: Path) -> None:
+def test_a_late_import_with_a_reason_is_allowed(tmp_path: Path) -> None:
     reasoned = tmp_path / "late.py"
     reasoned.write_text(
         '"""Late."""\n\n\ndef late() -> None:\n    import json  # noqa: F401, PLC0415  few runs need it\n'
@@ -63,11 +63,11 @@ def test_a_late_import_that_says_why_is_allowed(tmp_path: Path) -> None:
     assert shape.faults(reasoned, tmp_path) == []
 
 
-def test_the_tree_as_a_whole_keeps_to_its_names_and_sizes() -> None:
+def test_the_package_as_a_whole_follows_the_rules() -> None:
     assert shape.tree_faults() == []
 
 
-def test_a_class_name_used_twice_a_tiny_module_and_a_participle_are_found(tmp_path: Path) -> None:
+def test_the_check_finds_duplicate_class_names_tiny_modules_and_participles(tmp_path: Path) -> None:
     source = tmp_path / "weft"
     source.mkdir()
     body = '"""A page."""\n\n\nclass Page:\n    pass\n' + "\n" * 60
@@ -77,5 +77,5 @@ def test_a_class_name_used_twice_a_tiny_module_and_a_participle_are_found(tmp_pa
     assert shape.tree_faults(source) == [
         "Page means several classes: asked.py, page.py",
         "asked.py: name a module for a thing",
-        "tiny.py has under 60 lines and one importer: put it where it is used",
+        "tiny.py has under 60 lines and one importer: put it where it is used, or give the reason in SMALL_FOR_A_REASON",
     ]

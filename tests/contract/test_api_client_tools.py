@@ -25,5 +25,5 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
 
 
 @pytest.mark.parametrize("check", CLIENT_TOOL_CHECKS, ids=lambda check: check.__name__)
-async def test_client_tools(check: Callable[[Api], Awaitable[None]], api: Api) -> None:
+async def test_the_contract_of_client_tools_holds(check: Callable[[Api], Awaitable[None]], api: Api) -> None:
     await check(api)

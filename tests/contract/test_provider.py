@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from fake.anthropic import AnthropicDialect
-from fake.openai import Manners, OpenAIChatDialect
+from fake.openai import OpenAIChatDialect, ServerDialect
 from given.models import CLAUDE, GPT, LOCAL, ROUTED
 from weft.provider.anthropic.adapter import AnthropicMessages
 from weft.provider.openai_chat.adapter import OpenAIChat
@@ -21,10 +21,10 @@ from weft.testing.provider_harness import (
     open_provider_harness,
 )
 
-ROUTER = Manners(message_fields=frozenset({"reasoning_details"}), marks=True, longest_id=1000)
+ROUTER = ServerDialect(message_fields=frozenset({"reasoning_details"}), marks=True, longest_id=1000)
 
 
-def at_server(name: str) -> AbstractAsyncContextManager[ServerProviderHarness]:
+def open_harness_of(name: str) -> AbstractAsyncContextManager[ServerProviderHarness]:
     match name:
         case "anthropic":
             return open_provider_harness(AnthropicDialect(), AnthropicMessages, CLAUDE)
@@ -36,29 +36,29 @@ def at_server(name: str) -> AbstractAsyncContextManager[ServerProviderHarness]:
 
 @pytest.fixture(params=["anthropic", "openai-chat", "openai-chat-router"])
 async def server_harness(request: pytest.FixtureRequest) -> AsyncIterator[ServerProviderHarness]:
-    async with at_server(request.param) as harness:
+    async with open_harness_of(request.param) as harness:
         yield harness
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_a_provider_keeps_its_promise(check: Check, server_harness: ServerProviderHarness) -> None:
+async def test_the_provider_contract_holds(check: Check, server_harness: ServerProviderHarness) -> None:
     await check(server_harness)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_the_scripted_provider_keeps_its_promise(check: Check) -> None:
+async def test_the_provider_contract_holds_for_the_scripted_provider(check: Check) -> None:
     await check(ScriptedProviderHarness(GPT))
 
 
 @pytest.mark.parametrize("check", [*SERVER_CHECKS, *SSE_CHECKS], ids=lambda check: check.__name__)
-async def test_a_provider_stands_any_server(
+async def test_a_provider_handles_faulty_servers(
     check: ServerCheck, server_harness: ServerProviderHarness
 ) -> None:
     await check(server_harness)
 
 
-async def test_a_server_that_does_not_know_how_to_count_is_asked_again_without() -> None:
-    manners = Manners(unknown=frozenset({"stream_options"}))
+async def test_a_request_is_repeated_without_usage_if_the_server_does_not_support_it() -> None:
+    manners = ServerDialect(unknown=frozenset({"stream_options"}))
     async with open_provider_harness(OpenAIChatDialect(manners), OpenAIChat, LOCAL) as harness:
         harness.play([Say(text="one")], [Say(text="two")])
         refused = (await collect_answer(harness.provider, make_request(harness.model))).error

@@ -21,10 +21,10 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[ServerProvide
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_a_provider_keeps_its_promise(check: Check, harness: ServerProviderHarness) -> None:
+async def test_the_provider_contract_holds(check: Check, harness: ServerProviderHarness) -> None:
     await check(harness)
 
 
 @pytest.mark.parametrize("check", [*SERVER_CHECKS, *FRAME_CHECKS], ids=lambda check: check.__name__)
-async def test_a_provider_stands_any_server(check: ServerCheck, harness: ServerProviderHarness) -> None:
+async def test_a_provider_handles_faulty_servers(check: ServerCheck, harness: ServerProviderHarness) -> None:
     await check(harness)

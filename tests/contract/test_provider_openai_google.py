@@ -15,7 +15,7 @@ from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerC
 from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 
 
-def at_server(name: str) -> AbstractAsyncContextManager[ServerProviderHarness]:
+def open_harness_of(name: str) -> AbstractAsyncContextManager[ServerProviderHarness]:
     match name:
         case "responses":
             return open_provider_harness(ResponsesDialect(), OpenAIResponses, GPT_5)
@@ -29,15 +29,15 @@ def at_server(name: str) -> AbstractAsyncContextManager[ServerProviderHarness]:
 
 @pytest.fixture(params=["responses", "responses-without-reasoning", "gemini-2", "gemini-3"])
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[ServerProviderHarness]:
-    async with at_server(request.param) as harness:
+    async with open_harness_of(request.param) as harness:
         yield harness
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_a_provider_keeps_its_promise(check: Check, harness: ServerProviderHarness) -> None:
+async def test_the_provider_contract_holds(check: Check, harness: ServerProviderHarness) -> None:
     await check(harness)
 
 
 @pytest.mark.parametrize("check", [*SERVER_CHECKS, *SSE_CHECKS], ids=lambda check: check.__name__)
-async def test_a_provider_stands_any_server(check: ServerCheck, harness: ServerProviderHarness) -> None:
+async def test_a_provider_handles_faulty_servers(check: ServerCheck, harness: ServerProviderHarness) -> None:
     await check(harness)

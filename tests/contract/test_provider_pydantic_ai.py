@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from fake.openai import Manners, OpenAIChatDialect
+from fake.openai import OpenAIChatDialect, ServerDialect
 from given.models import GPT
 from weft.provider.contract import Provider
 from weft.provider.endpoint import ModelEndpoint
@@ -22,7 +22,7 @@ from weft.testing.provider_harness import ServerProviderHarness, open_provider_h
 # It does not see answers that are not a stream.
 NOT_OURS = (a_web_page_is_not_an_answer, a_refusal_with_status_200_is_a_refusal)
 # It sends reasoning back to the model that it came from.
-MANNERS = Manners(message_fields=frozenset({"reasoning_content"}))
+MANNERS = ServerDialect(message_fields=frozenset({"reasoning_content"}))
 
 
 def make(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
@@ -40,14 +40,14 @@ async def harness() -> AsyncIterator[ServerProviderHarness]:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_a_provider_keeps_its_promise(check: Check, harness: ServerProviderHarness) -> None:
+async def test_the_provider_contract_holds(check: Check, harness: ServerProviderHarness) -> None:
     await check(harness)
 
 
 @pytest.mark.parametrize(
     "check", [check for check in SERVER_CHECKS if check not in NOT_OURS], ids=lambda check: check.__name__
 )
-async def test_a_provider_stands_any_server(check: ServerCheck, harness: ServerProviderHarness) -> None:
+async def test_a_provider_handles_faulty_servers(check: ServerCheck, harness: ServerProviderHarness) -> None:
     await check(harness)
 
 

@@ -11,6 +11,10 @@ from weft.store.url import open_store
 from weft.testing.store_contract import CHECKS
 from weft.testing.store_search import SEARCH
 
+# Each check waits for commits of a real server: together they take longer than all other tests of `make test-fast`.
+SERVERS = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("postgres", "pgbouncer")]
+STORES = ["memory", "file", "sqlite", *SERVERS]
+
 
 def make_store_url(kind: str, tmp_path: Path) -> str:
     match kind:
@@ -24,19 +28,19 @@ def make_store_url(kind: str, tmp_path: Path) -> str:
             return make_url(pgbouncer=kind == "pgbouncer")
 
 
-@pytest.fixture(params=["memory", "file", "sqlite", "postgres", "pgbouncer"])
+@pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     async with open_store(make_store_url(request.param, tmp_path), cache=str(tmp_path / "cache")) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_a_store_keeps_its_promise(check: Callable[[Store], Awaitable[None]], store: Store) -> None:
+async def test_the_store_contract_holds(check: Callable[[Store], Awaitable[None]], store: Store) -> None:
     await check(store)
 
 
 @pytest.mark.parametrize("check", SEARCH, ids=lambda check: check.__name__)
-async def test_a_store_of_files_is_searched_without_a_cache(
+async def test_a_file_store_can_be_searched_without_a_cache(
     check: Callable[[Store], Awaitable[None]], tmp_path: Path
 ) -> None:
     async with open_store(f"file:{tmp_path}/storage") as store:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.test_store import make_store_url
+from contract.test_store import STORES, make_store_url
 from weft.store.contract import Store
 from weft.store.memory import MemoryStore
 from weft.store.ownership import OwnedStore
@@ -14,7 +14,7 @@ from weft.store.url import open_store
 from weft.testing.store_principals import PRINCIPALS, OpenFor, PrincipalCheck
 
 
-@pytest.fixture(params=["memory", "file", "sqlite", "postgres", "pgbouncer"])
+@pytest.fixture(params=STORES)
 def open_for(request: pytest.FixtureRequest, tmp_path: Path) -> OpenFor:
     url, memory = make_store_url(request.param, tmp_path), MemoryStore()
 
@@ -30,5 +30,5 @@ def open_for(request: pytest.FixtureRequest, tmp_path: Path) -> OpenFor:
 
 
 @pytest.mark.parametrize("check", PRINCIPALS, ids=lambda check: check.__name__)
-async def test_the_store_of_a_principal_keeps_its_promise(check: PrincipalCheck, open_for: OpenFor) -> None:
+async def test_the_store_contract_holds_for_a_principal(check: PrincipalCheck, open_for: OpenFor) -> None:
     await check(open_for)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -204,7 +205,7 @@ class Sequences(RuleBasedStateMachine):
             "sqlite": f"sqlite:{self.directory.name}/sessions.db",
         }
 
-    def everywhere(self, work: Callable[[Place], Any]) -> Any:
+    def do_everywhere(self, work: Callable[[Place], Any]) -> Any:
         """Do the same at all places. Return the outcome, which is the same everywhere."""
         expected = work(self.reference)
         for name, place in self.places.items():
@@ -226,7 +227,7 @@ class Sequences(RuleBasedStateMachine):
 
     @rule(batch=st.lists(events, min_size=1, max_size=5), which=which_one)
     def apply(self, batch: list[Durable], which: int) -> None:
-        self.everywhere(lambda place: place.do(which, lambda store: store.apply(*batch)))
+        self.do_everywhere(lambda place: place.do(which, lambda store: store.apply(*batch)))
 
     @rule(event=part_events(), which=which_one)
     def grow(self, event: Durable, which: int) -> None:
@@ -234,7 +235,7 @@ class Sequences(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS), value=st.sampled_from([None, 1, {"a": ["b"]}]), which=which_one)
     def put_value(self, key: Key, value: Any, which: int) -> None:
-        self.everywhere(lambda place: place.do(which, lambda store: store.put_value(key, value)))
+        self.do_everywhere(lambda place: place.do(which, lambda store: store.put_value(key, value)))
 
     @rule(
         log=st.sampled_from(LOGS),
@@ -245,36 +246,36 @@ class Sequences(RuleBasedStateMachine):
         def extend(last: bytes | None) -> list[bytes]:
             return [(last or b"")[:2] + line for line in lines]
 
-        self.everywhere(lambda place: place.do(which, lambda store: store.append_log(log, extend)))
+        self.do_everywhere(lambda place: place.do(which, lambda store: store.append_log(log, extend)))
 
     @rule(log=st.sampled_from(LOGS), keep=st.integers(0, 3), which=which_one)
     def trim_log(self, log: Key, keep: int, which: int) -> None:
-        self.everywhere(lambda place: place.do(which, lambda store: store.trim_log(log, keep=keep)))
+        self.do_everywhere(lambda place: place.do(which, lambda store: store.trim_log(log, keep=keep)))
 
     @rule(id=sessions, back=st.booleans(), which=which_one)
     def discard(self, id: SessionID, back: bool, which: int) -> None:
-        self.everywhere(lambda place: place.do(which, lambda store: discard_session(store, id, back=back)))
+        self.do_everywhere(lambda place: place.do(which, lambda store: discard_session(store, id, back=back)))
 
     @rule(id=sessions, owner=st.sampled_from(["one", "\u00e9two"]), which=which_one)
     def take_lease(self, id: SessionID, owner: str, which: int) -> None:
-        self.everywhere(lambda place: place.take_lease(which, id, owner))
+        self.do_everywhere(lambda place: place.take_lease(which, id, owner))
 
     @rule(id=sessions)
     def give_back(self, id: SessionID) -> None:
-        self.everywhere(lambda place: place.give_back(id))
+        self.do_everywhere(lambda place: place.give_back(id))
 
     @rule(event=session_events(), number=st.integers(0, 5), which=which_one)
     def write_with_a_lease(self, event: Durable, number: int, which: int) -> None:
-        self.everywhere(lambda place: place.write_with(which, number, [event]))
+        self.do_everywhere(lambda place: place.write_with(which, number, [event]))
 
     @rule(which=which_one)
     def open_again(self, which: int) -> None:
-        self.everywhere(lambda place: place.open_again(which))
+        self.do_everywhere(lambda place: place.open_again(which))
 
     @invariant()
     def all_stores_agree(self) -> None:
         for which in (0, 1):
-            self.everywhere(lambda place, which=which: place.do(which, everything))
+            self.do_everywhere(lambda place, which=which: place.do(which, read_all))
 
     def teardown(self) -> None:
         for place in (self.reference, *self.places.values()):
@@ -295,7 +296,7 @@ QUERIES = [
 ]
 
 
-async def everything(store: Store) -> list[Any]:
+async def read_all(store: Store) -> list[Any]:
     return [
         await store.list_projects(),
         await store.list_sessions(),
@@ -322,7 +323,7 @@ class PostgresSequences(Sequences):
         return {"postgres": make_url()}
 
 
-TestSequences = Sequences.TestCase
+TestSequences = pytest.mark.slow(Sequences.TestCase)
 TestSequences.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
-TestPostgresSequences = PostgresSequences.TestCase
+TestPostgresSequences = pytest.mark.slow(PostgresSequences.TestCase)
 TestPostgresSequences.settings = settings(max_examples=10, stateful_step_count=15, deadline=None)

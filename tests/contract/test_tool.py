@@ -117,11 +117,11 @@ def harness(tmp_path: Path) -> ToolHarness:
     for number in range(150):
         (directory / f"{number}.txt").write_text("one word\n")
     made = ToolHarness(directory, outside=tmp_path, environment=os.environ)
-    made.resources = replace(made.resources, language_servers=Talkative())
+    made.resources = replace(made.resources, language_servers=VerboseServers())
     return made
 
 
-class Talkative(NoLanguageServers):
+class VerboseServers(NoLanguageServers):
     """A server with a long answer to every request."""
 
     async def request(self, path: str, method: str, params: dict[str, Any]) -> list[Any] | None:
@@ -136,7 +136,7 @@ def web() -> Iterator[Web]:
         yield opened
 
 
-def at(tool_case: ToolCase, web: Web) -> ToolCase:
+def with_web_server(tool_case: ToolCase, web: Web) -> ToolCase:
     """Return the same case with a web server on this machine."""
     searching = {tool.name: tool for tool in make_search_tools(f"{web.url}/mcp")}
     valid = {
@@ -146,11 +146,12 @@ def at(tool_case: ToolCase, web: Web) -> ToolCase:
     return replace(tool_case, tool=searching.get(tool_case.tool.name, tool_case.tool), valid=valid)
 
 
-def test_there_is_a_case_for_every_tool() -> None:
+def test_every_tool_has_a_case() -> None:
     def names(tools: tuple[AnyTool, ...]) -> list[str]:
         return [tool.name for tool in tools]
 
-    assert names(tuple(tool_case.tool for tool_case in TOOL_CASES)) == names(TOOLS)
+    cases = names(tuple(tool_case.tool for tool_case in TOOL_CASES))
+    assert cases == names(TOOLS), "add a ToolCase to TOOL_CASES for each new tool, in the order of TOOLS"
 
 
 @pytest.mark.parametrize("check", TOOL_CHECKS, ids=lambda check: check.__name__)
@@ -158,4 +159,4 @@ def test_there_is_a_case_for_every_tool() -> None:
 async def test_the_tool_contract_holds(
     check: Check, tool_case: ToolCase, harness: ToolHarness, web: Web
 ) -> None:
-    await check(at(tool_case, web), harness)
+    await check(with_web_server(tool_case, web), harness)

@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def running(project: Path, editor: Editor) -> AsyncIterator[Any]:
+async def run_acp(project: Path, editor: Editor) -> AsyncIterator[Any]:
     """Run an editor with its own `weft acp`, which must write nothing to stderr."""
     log = project.parent / "log"
     with log.open("w") as noted:
@@ -47,9 +47,9 @@ async def running(project: Path, editor: Editor) -> AsyncIterator[Any]:
     assert log.read_text() == ""
 
 
-async def test_a_whole_session_new_prompted_cancelled_and_loaded_in_another_process(project: Path) -> None:
+async def test_a_session_is_created_prompted_cancelled_and_loaded_in_another_process(project: Path) -> None:
     editor = Editor()
-    async with running(project, editor) as agent:
+    async with run_acp(project, editor) as agent:
         session = (await agent.new_session(cwd=str(project), mcp_servers=[])).session_id
         assert (await editor.prompt(session, "let it greet a name")).stop_reason == "end_turn"
         [(_, asked, _)] = editor.permission_requests
@@ -62,7 +62,7 @@ async def test_a_whole_session_new_prompted_cancelled_and_loaded_in_another_proc
 
     again = Editor()
     again.hold = asyncio.Event()
-    async with running(project, again) as agent:
+    async with run_acp(project, again) as agent:
         await agent.load_session(cwd=str(project), session_id=session, mcp_servers=[])
         assert (again.words(), again.calls()) == (editor.words(), editor.calls())
         (project / "greet.py").write_text(GREETING)
@@ -88,7 +88,7 @@ def test_standard_output_carries_the_protocol_and_nothing_else(project: Path) ->
     assert b"a line that is not a message" in ran.stderr
 
 
-def test_a_signal_ends_it_with_all_settled(project: Path) -> None:
+def test_a_signal_ends_the_command_with_everything_settled(project: Path) -> None:
     with subprocess.Popen(
         [WEFT, "acp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

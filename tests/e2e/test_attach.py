@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[ProjectServer]:
         yield server
 
 
-def test_a_prompt_is_run_at_the_server_and_shown_here(server: ProjectServer, tmp_path: Path) -> None:
+def test_a_prompt_runs_on_the_server_and_is_shown_here(server: ProjectServer, tmp_path: Path) -> None:
     done = weft("run", "--attach", server.url, "--title", "Mine", "hello", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "Here is a short answer.\n"), done.stderr
     (session,) = server.get("/session")
@@ -44,7 +44,7 @@ def test_a_prompt_is_run_at_the_server_and_shown_here(server: ProjectServer, tmp
     assert len(server.get(f"/session/{session['id']}/message")) == 4
 
 
-def test_what_only_works_here_is_refused_there(server: ProjectServer, tmp_path: Path) -> None:
+def test_options_that_only_work_locally_are_refused(server: ProjectServer, tmp_path: Path) -> None:
     for option in (["--record", "tape"], ["--replay", "tape"], ["--store", "memory:"]):
         done = weft("run", "--attach", server.url, *option, "hello", cwd=tmp_path)
         assert done.returncode == 2
@@ -61,13 +61,13 @@ def test_without_a_user_a_permission_request_is_refused_with_a_message(tmp_path:
         assert server.get("/permission") == []
 
 
-def test_a_server_that_is_not_there_is_said_to_be_gone(tmp_path: Path) -> None:
+def test_a_missing_server_is_reported(tmp_path: Path) -> None:
     done = weft("run", "--attach", "http://127.0.0.1:9", "hello", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "weft serve starts one" in done.stderr
 
 
-def test_a_conversation_is_held_line_by_line(server: ProjectServer, tmp_path: Path) -> None:
+def test_a_conversation_works_line_by_line(server: ProjectServer, tmp_path: Path) -> None:
     done = weft("attach", server.url, typed="hello\n/help\n", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Here is a short answer.\n"
@@ -82,7 +82,60 @@ def test_a_conversation_is_held_line_by_line(server: ProjectServer, tmp_path: Pa
     assert weft("attach", server.url, "--fork", cwd=tmp_path).returncode == 2
 
 
-def test_what_is_asked_is_answered_at_the_terminal(tmp_path: Path) -> None:
+def test_a_session_is_named_by_the_start_of_its_id_or_as_the_last_one(
+    server: ProjectServer, tmp_path: Path
+) -> None:
+    for number in range(2):
+        server.post("/session", {"title": f"Number {number}"})
+    newer, older = server.get("/session")
+    for typed, session in [("last", newer), (older["id"][:-3], older), (older["id"][4:-3], older)]:
+        done = weft("attach", server.url, "-s", typed, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert session["id"] in done.stderr
+    done = weft("run", "--attach", server.url, "-s", "last", "hello", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Here is a short answer.\n"), done.stderr
+    assert len(server.get(f"/session/{newer['id']}/message")) == 2
+    ambiguous = weft("attach", server.url, "-s", "ses_", cwd=tmp_path)
+    assert ambiguous.returncode == 2
+    assert older["id"] in ambiguous.stderr
+    unknown = weft("attach", server.url, "-s", "nonsense", cwd=tmp_path)
+    assert unknown.returncode == 2
+    assert "there is no session 'nonsense'" in unknown.stderr
+
+
+def test_a_mistake_leaves_no_empty_session_behind(server: ProjectServer, tmp_path: Path) -> None:
+    for options, line, message in [
+        ([], "/nonsense", "there is no command 'nonsense'"),
+        (["--agent", "nonsense"], "hello", "there is no agent 'nonsense'"),
+        (["-m", "nonsense/x"], "hello", "nonsense"),
+        (["--variant", "nonsense"], "hello", "scripted/test has no 'nonsense'"),
+    ]:
+        assert message in weft("attach", server.url, *options, typed=f"{line}\n", cwd=tmp_path).stderr
+    assert server.get("/session") == []
+
+
+def test_piped_commands_have_the_agent_that_was_chosen(tmp_path: Path) -> None:
+    config = {"command": {"weave": {"template": "Weave $ARGUMENTS"}}}
+    with serve_project(tmp_path, config=config) as server:
+        for line in ("/weave cloth", "!echo hi"):
+            done = weft("attach", server.url, "--agent", "plan", typed=f"{line}\n", cwd=tmp_path)
+            assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
+        prompts = [server.get(f"/session/{each['id']}/message")[0] for each in server.get("/session")]
+    assert [each["info"]["agent"] for each in prompts] == ["plan", "plan"]
+
+
+def test_piped_input_that_has_ended_leaves_a_request_to_others(tmp_path: Path) -> None:
+    script = [[UseTool(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
+    with serve_project(tmp_path, script, config={"permission": {"bash": "ask"}}) as server:
+        done = weft("attach", server.url, typed="hello\n", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (3, ""), done.stderr
+        (session,) = server.get("/session")
+        assert f"continue: weft attach {server.url} -s {session['id']}" in done.stderr
+        (request,) = server.get("/permission")
+        assert request["sessionID"] == session["id"]
+
+
+def test_requests_are_answered_at_the_terminal(tmp_path: Path) -> None:
     script = [[UseTool(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
     with serve_project(tmp_path, script, config={"permission": {"bash": "ask"}}) as server:
         talking = subprocess.Popen(
@@ -103,7 +156,7 @@ def test_what_is_asked_is_answered_at_the_terminal(tmp_path: Path) -> None:
         assert (talking.returncode, said) == (0, "Done.\n")
 
 
-def test_an_interrupt_ends_the_run_at_the_server(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_run_on_the_server(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as server:
         running = subprocess.Popen(
             [sys.executable, "-m", "weft", "run", "--attach", server.url, "hello"],

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_weft_alone_opens_a_conversation_and_says_how_to_continue_it(tmp_path: P
         terminal.wait_for("ready")
         terminal.enter("show")
         settle(terminal, "1 step")
-        screen = terminal.wait_for("context 10%")
+        screen = terminal.wait_for("context 10% · $0.21")
         lines = [line.rstrip() for line in screen.splitlines()]
         begin = lines.index("> show")
         assert lines[begin + 2 : begin + 15] == [
@@ -109,8 +110,8 @@ def test_weft_alone_opens_a_conversation_and_says_how_to_continue_it(tmp_path: P
         ]
         assert lines[begin + 2].startswith("thought for ")
         assert lines[begin + 2].endswith(": I think.")
-        assert lines[begin + 15] == "1 step · 1.0k tokens in, 50 out · $0.1050"
-        assert lines[begin + 16 : begin + 18] == [">", " ready · build · mill/loom · context 10% · $0.10"]
+        assert lines[begin + 15] == "1 step · 2.0k tokens in, 100 out · $0.2100"
+        assert lines[begin + 16 : begin + 18] == [">", " ready · build · mill/loom · context 10% · $0.21"]
         terminal.enter("edit")
         screen = settle(terminal, "It is changed.")
         assert "✓ Read    hello.txt" in screen
@@ -121,7 +122,8 @@ def test_weft_alone_opens_a_conversation_and_says_how_to_continue_it(tmp_path: P
         terminal.press("C-d")
         left = terminal.wait_for("ended 0")
     assert "1 file changed: hello.txt" in left
-    assert "cost: $0.4200" in left
+    # With the titles; a second one that comes too late is given up.
+    assert "cost: $0.6300" in left or "cost: $0.5250" in left
     resume = next(line for line in left.splitlines() if line.startswith("continue: "))
     second = tmp_path / "again"
     second.mkdir()
@@ -132,7 +134,16 @@ def test_weft_alone_opens_a_conversation_and_says_how_to_continue_it(tmp_path: P
         terminal.wait_for("ended 0")
 
 
-def test_a_permission_is_asked_for_with_its_parts_and_answered_by_number(tmp_path: Path) -> None:
+def test_the_status_says_who_will_answer_before_anything_is_asked(tmp_path: Path) -> None:
+    with open_chat(tmp_path, "chat") as (terminal, _):
+        terminal.wait_for(" ready · build · mill/loom")
+        terminal.enter("/variant")
+        terminal.wait_for("no variant; mill/loom has: high")
+        terminal.enter("/exit")
+        terminal.wait_for("ended 0")
+
+
+def test_a_permission_is_requested_with_its_parts_and_answered_by_number(tmp_path: Path) -> None:
     with open_chat(tmp_path, "chat", config={"permission": {"bash": "ask"}}) as (terminal, _):
         terminal.wait_for("ready")
         terminal.enter("list")
@@ -160,11 +171,15 @@ def test_a_question_is_answered_by_number(tmp_path: Path) -> None:
         terminal.wait_for("ready")
         terminal.enter("ask")
         assert "? Which colour?" in terminal.wait_for("2 blue  like water")
+        terminal.enter("7")  # a slip of the finger
+        terminal.wait_for("type a number or a word of the list")
         terminal.enter("2")
-        assert "like water" not in settle(terminal, "So be it.")
+        left = settle(terminal, "So be it.")
+        assert "like water" not in left
+        assert "Which colour? blue" in left
 
 
-def test_a_run_is_interrupted_joined_and_followed_by_what_is_queued(tmp_path: Path) -> None:
+def test_a_run_is_interrupted_joined_and_followed_by_queued_prompts(tmp_path: Path) -> None:
     with open_chat(tmp_path, "chat") as (terminal, model):
         terminal.wait_for("ready")
         terminal.enter("wait")
@@ -211,6 +226,11 @@ def test_the_prompt_is_edited_with_the_keys_of_a_shell(tmp_path: Path) -> None:
         terminal.enter("second")
         settle(terminal, "You said: second")
         terminal.press("C-r")
+        terminal.type("seco")
+        terminal.wait_for("I-search")
+        terminal.press("C-c")  # leaves the search
+        terminal.wait_for("ready", gone="I-search")
+        terminal.press("C-r")
         terminal.type("thr")
         terminal.wait_for("I-search")
         terminal.press("Enter")
@@ -227,7 +247,7 @@ def test_the_prompt_is_edited_with_the_keys_of_a_shell(tmp_path: Path) -> None:
         settle(terminal, "You said: from the editor")
 
 
-def test_what_was_pasted_moves_to_the_full_screen_and_into_later_sessions(tmp_path: Path) -> None:
+def test_pasted_text_is_available_on_the_full_screen_and_in_later_sessions(tmp_path: Path) -> None:
     image = tmp_path / "a shot.png"
     image.write_bytes(base64.b64decode(PIXEL))
     with open_chat(tmp_path, "chat", size=(112, 30)) as (terminal, model):
@@ -328,7 +348,7 @@ COMMANDS: Sequence[tuple[str, str]] = (
 )
 
 
-def test_every_command_does_what_it_says(tmp_path: Path) -> None:
+def test_every_slash_command_works(tmp_path: Path) -> None:
     with open_chat(tmp_path, "chat", size=(110, 60)) as (terminal, _):
         terminal.wait_for("ready")
         terminal.enter("edit")
@@ -347,7 +367,9 @@ LONG = "".join(f"## Part {number}\n\n{'woven cloth ' * 60}\n\n- warp\n- weft\n\n
 
 
 @pytest.mark.parametrize("size", [(40, 24), (200, 60)])
-def test_a_long_answer_is_printed_once_and_whole_at_every_size(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_a_long_answer_is_printed_once_and_completely_at_every_size(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
     assert len(LONG) > 100_000
     with open_chat(tmp_path, "chat", scripts={"long": [[Say(text=LONG)]]}, size=size) as (terminal, _):
         terminal.wait_for("ready")
@@ -361,31 +383,32 @@ def test_a_long_answer_is_printed_once_and_whole_at_every_size(tmp_path: Path, s
         terminal.wait_for("ended 0")
 
 
-def test_the_terminal_may_change_its_size_while_text_is_streamed(tmp_path: Path) -> None:
-    words = "one two three four five six seven eight nine ten " * 3
-    scripts: Scripts = {"wait": [[Say(text=f"Begin.\n\n{words}"), Wait(seconds=0), Say(text="\n\nEnd.")]]}
+def is_filled(columns: int, screen: str) -> bool:
+    """Return True if the rows of words, but for the last, have as many of five columns each as fit."""
+    rows = [row.split() for row in screen.splitlines() if row.startswith("w")]
+    return {len(row) for row in rows[:-1]} == {columns // 5}
+
+
+def test_no_copy_of_the_region_stays_behind_when_the_size_changes(tmp_path: Path) -> None:
+    words = " ".join(f"w{number:03}" for number in range(300))
+    scripts: Scripts = {"wait": [[Say(text=words), Wait(seconds=0), Say(text="\n\nEnd.")]]}
     with open_chat(tmp_path, "chat", scripts=scripts, size=(100, 30)) as (terminal, model):
         terminal.wait_for("ready")
         terminal.enter("wait")
-        terminal.wait_for("nine ten")
-        terminal.resize(45, 20)
-        terminal.wait_for("interrupts")
-        terminal.resize(120, 40)
-        terminal.wait_for("interrupts")
-        terminal.resize(60, 30)
+        terminal.wait_for("w299")
+        for columns, rows in ((45, 20), (100, 30)):
+            terminal.resize(columns, rows)
+            # tmux tells programs of a new size after a while, and until then they draw for the old one.
+            terminal.wait_until(partial(is_filled, columns), "the new width")
+            assert terminal.get_history().count("interrupts") == 1
         model.go_on.set()
         settle(terminal, "End.")
-        history = terminal.get_history()
-        assert [history.count(each) for each in ("> wait", "Begin.", "End.", "one two three", "ready")] == [
-            1,
-            1,
-            1,
-            3,
-            1,
-        ]
+        history = " ".join(terminal.get_history().split())
+        assert f"{words} End." in history
+        assert [history.count(each) for each in ("> wait", "End.", "ready")] == [1, 1, 1]
 
 
-def test_a_screen_reader_gets_plain_lines_that_are_never_drawn_again(tmp_path: Path) -> None:
+def test_a_screen_reader_gets_plain_lines_that_are_never_redrawn(tmp_path: Path) -> None:
     config = {"permission": {"bash": "ask"}}
     with open_chat(tmp_path, "chat", "--ax", config=config) as (terminal, _):
         terminal.wait_for("Ctrl-D leaves")
@@ -412,29 +435,35 @@ def test_a_dumb_terminal_gets_plain_lines(tmp_path: Path) -> None:
         terminal.wait_for("ended 0")
 
 
-def test_the_full_screen_is_refused_where_nothing_can_be_drawn(tmp_path: Path) -> None:
+def test_the_full_screen_is_refused_on_a_terminal_that_cannot_draw(tmp_path: Path) -> None:
     with open_chat(tmp_path, "ui", term="dumb") as (terminal, _):
         screen = terminal.wait_for("ended 2")
         assert "this terminal shows plain lines only" in screen
         assert "weft chat works without it" in screen
 
 
-def test_vi_keys_and_colours_are_a_matter_of_settings(tmp_path: Path) -> None:
+def test_vi_keys_and_colours_can_be_configured(tmp_path: Path) -> None:
     vi = {"experimental": {"weft": {"terminal": {"keys": "vi"}}}}
     with open_chat(tmp_path, "chat", config=vi, NO_COLOR="1") as (terminal, _):
         terminal.wait_for("ready")
         terminal.type("word two")
         terminal.press("Escape")
-        terminal.wait_for("> word two")
+        terminal.wait_for("vi: normal mode")
         terminal.type("0x")
         terminal.wait_for("> ord two")
         terminal.press("Enter")
         settle(terminal, "You said: ord two")
+        terminal.enter("sx")  # a new prompt is typed
+        settle(terminal, "You said: sx")
+        terminal.enter("wait")
+        terminal.wait_for("Ctrl-C interrupts")
+        terminal.press("C-c")
+        settle(terminal, "interrupted")
         settled = terminal.get_history(colours=True).partition("1 step")[0].partition("You said")[2]
         assert "\x1b[" not in settled
 
 
-def test_without_a_key_the_first_start_says_what_can_be_done_and_remembers_the_choice(tmp_path: Path) -> None:
+def test_without_a_key_the_first_start_offers_choices_and_remembers_the_answer(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     for number, shown in ((0, "choose a number"), (1, "as you chose")):
         place = tmp_path / str(number)
@@ -450,26 +479,30 @@ def test_without_a_key_the_first_start_says_what_can_be_done_and_remembers_the_c
             terminal.wait_for("ended 0")
 
 
-def test_a_run_on_a_terminal_shows_the_same_and_ends_with_how_to_undo_it(tmp_path: Path) -> None:
+def test_a_run_on_a_terminal_shows_the_same_view_and_how_to_undo_it(tmp_path: Path) -> None:
     with open_chat(tmp_path, "run", "edit") as (terminal, _):
         left = terminal.wait_for("ended 0")
         assert "✓ Read    hello.txt" in left
         assert "  +goodbye there" in left
-        assert "3 steps · 1 file · 3.0k tokens in, 150 out · $0.3150\nundo: weft undo ses_" in left
+        assert "3 steps · 1 file · 4.0k tokens in, 200 out · $0.4200\nundo: weft undo ses_" in left
     again = tmp_path / "again"
     again.mkdir()
     (again / "project").symlink_to(tmp_path / "project")
     with open_chat(again, "run", "--ax", "show") as (terminal, _):
-        assert "# Weaving" in terminal.wait_for("ended 0")
+        left = terminal.wait_for("ended 0")
+        assert "Weaving\n\nA bold word." in left
+        assert "\x1b" not in terminal.get_history(colours=True)
 
 
-def test_without_a_terminal_weft_prints_its_help_and_chat_says_what_it_needs(tmp_path: Path) -> None:
+def test_without_a_terminal_weft_prints_its_help_and_chat_names_what_it_needs(tmp_path: Path) -> None:
     help_text = subprocess.run(
         weft(), cwd=tmp_path, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
     )
     assert help_text.stdout.startswith("usage: weft")
-    refused = subprocess.run(
-        weft("chat"), cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "it needs a terminal" in refused.stderr
+    for command in ("chat", "ui"):
+        refused = subprocess.run(
+            weft(command), cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert f"weft {command}: it needs a terminal" in refused.stderr
+        assert 'weft run "…" sends one prompt' in refused.stderr

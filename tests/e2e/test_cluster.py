@@ -1,5 +1,6 @@
 """Several nodes on one Postgres, as real processes: any of them takes a prompt, any shows it, another one goes on."""
 
+import asyncio
 import json
 import os
 import signal
@@ -12,12 +13,22 @@ import pytest
 
 from given.cluster import EventListener, Node, fold, open_cluster, wait_until
 from given.http_server import prompt
+from weft.cluster.operation import decode_outcome
+from weft.errors import NotFoundError
+from weft.model.ids import SessionID
 from weft.provider.scripted import Say, UseTool, Wait
+from weft.store.cluster import NewDelivery
+from weft.store.postgres.store import open_postgres_store
 
 pytestmark = pytest.mark.slow
 
 LONG = "word " * 40
 UNTIL_TOLD = "until [ -e go ]; do sleep 0.02; done"
+COLOURS = {
+    "question": "Which colour?",
+    "header": "Colour",
+    "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}],
+}
 SCRIPTS = {
     "speak": [[Say(text=LONG), Wait(seconds=0), Say(text="and the end")]],
     "touch": [
@@ -29,6 +40,7 @@ SCRIPTS = {
         [Say(text="Over.")],
     ],
     "stay": [[Wait(seconds=0), Say(text="Still here.")]],
+    "choose": [[UseTool(tool="question", input={"questions": [COLOURS]})], [Say(text="Chosen.")]],
     "steps": [
         [UseTool(tool="bash", input={"command": f"echo x >> stepped; {UNTIL_TOLD}", "description": "Step"})],
         [Say(text="Both steps.")],
@@ -58,7 +70,7 @@ def join_growth(events: list[dict[str, Any]]) -> str:
     return text
 
 
-def test_prompt_on_one_node_stream_on_another_abort_from_a_third(tmp_path: Path) -> None:
+def test_a_prompt_on_one_node_is_streamed_on_another_and_aborted_from_a_third(tmp_path: Path) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
         a, b, c = (cluster.start(name, clock=clock) for name, clock in (("a", 0), ("b", 600), ("c", -600)))
         at_a, at_b = EventListener(a.url), EventListener(b.url)
@@ -90,29 +102,76 @@ def test_a_prompt_waits_for_a_node_that_has_the_directory_and_the_status_says_so
         home, elsewhere, away = cluster.project, tmp_path / "elsewhere", tmp_path / "away"
         subprocess.run(["git", "clone", "-q", str(home), str(elsewhere)], check=True)
         a = cluster.start("a")
-        session = a.make_session()
+        session, removed = a.make_session(), a.make_session()
         a.post(f"/session/{session}/message", prompt("touch"))
         a.kill()
         # The node that is left has another checkout of the same repository, and cannot see that of the session.
         home.rename(away)
         cluster.project = elsewhere
         b = cluster.start("b")
+        heard = EventListener(b.url, path="/global/event")
+        path, status = f"/weft/session/{session}/submit", f"/weft/session/{session}/status"
+        waiting = {"type": "busy", "waits": f"a node that serves {home}"}
+        ids = [f"msg_{number:012x}{'a' * 14}" for number in (1, 2, 3)]
+        withdraw = [("POST", f"/session/{session}/abort"), ("DELETE", f"/session/{session}/message/{ids[1]}")]
         with ThreadPoolExecutor() as threads:
-            submitted = threads.submit(b.submit, session, "touch")
-            waiting = {"type": "busy", "waits": f"a node that serves {home}"}
-            wait_until(lambda: b.get(f"/weft/session/{session}/status") == waiting, "waiting")
+            sent = (threads.submit(b.client.post, path, json=prompt("touch", messageID=id)) for id in ids)
+            for told, (method, other) in enumerate(withdraw, 1):
+                waits = next(sent)
+                wait_until(lambda: b.get(status) == waiting, "waiting")
+                wait_until(lambda: count_waits(heard, session) == told, "an event that tells so")  # noqa: B023
+                assert b.client.request(method, other).json() is True
+                assert waits.result(60).status_code == 409
+                wait_until(lambda: heard.list_types(session).count("session.idle") == told, "its end")  # noqa: B023
+                assert b.get(status) == {"type": "idle"}
+            # With a session goes what waits for it.
+            lost = threads.submit(b.client.post, f"/session/{removed}/message", json=prompt("touch"))
+            wait_until(lambda: b.get(f"/weft/session/{removed}/status") == waiting, "waiting")
+            assert b.client.delete(f"/session/{removed}").json() is True
+            assert (lost.result(60).status_code, "was removed" in lost.result(60).text) == (409, True)
+            submitted = next(sent)
+            wait_until(lambda: b.get(status) == waiting, "waiting")
+            wait_until(lambda: count_waits(heard, session) == len(ids), "an event that tells so")
             assert b.get("/session/status") == {}
             away.rename(home)
             cluster.project = home
             c = cluster.start("c")
-            assert submitted.result(60)["info"]["role"] == "user"
+            assert submitted.result(60).json()["info"]["id"] == ids[2]
         wait_until(lambda: c.read_texts(session).count("Touched.") == 2, "the second answer")
         wait_until(lambda: b.get(f"/weft/session/{session}/status") == {"type": "idle"}, "the end")
+        assert heard.list_types(session).count("session.idle") == len(ids)
+        assert count_waits(heard, session) == len(ids)
         assert (home / "touched").read_text() == "x\nx\n"
         assert not (elsewhere / "touched").exists()
 
 
-def test_a_principal_on_a_node_hears_its_own_events_and_nobody_elses(tmp_path: Path) -> None:
+def count_waits(listener: EventListener, session: str) -> int:
+    """Return how often a listener was told that a session waits for a node."""
+    statuses = [event for event in listener.of(session) if event["type"] == "session.status"]
+    return sum("waits" in event["properties"]["status"] for event in statuses)
+
+
+def test_what_is_wanted_of_a_session_while_it_is_removed_does_not_wait_for_ever(tmp_path: Path) -> None:
+    with open_cluster(tmp_path, SCRIPTS) as cluster:
+        node = cluster.start("a")
+        session = SessionID(node.make_session())
+        assert node.client.delete(f"/session/{session}").json() is True
+        # A caller on another node has found the session, and stores its prompt when all that waits was withdrawn. No node has the directory.
+        state = asyncio.run(deliver_and_wait(cluster.url, session, str(tmp_path / "nowhere")))
+        with pytest.raises(NotFoundError):
+            decode_outcome("prompt", state)
+
+
+async def deliver_and_wait(url: str, session: SessionID, directory: str) -> bytes:
+    key = f"{session}/prompt/late"
+    async with open_postgres_store(url) as store:
+        await store.inbox.put(NewDelivery(key, session, directory, "prompt", True, b"{}"))
+        while (state := await store.inbox.find_state(key)) is None or state.outcome is None:
+            pass
+        return state.outcome
+
+
+def test_a_principal_on_a_node_receives_only_its_own_events(tmp_path: Path) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
         node = cluster.start("a")
         theirs = {"name": "ada", "scope": "run", "directories": [str(cluster.project)]}
@@ -133,7 +192,9 @@ def test_a_principal_on_a_node_hears_its_own_events_and_nobody_elses(tmp_path: P
         assert_same_everywhere(ours, [at_admin], [node])
 
 
-def test_a_listener_that_moves_to_another_node_misses_nothing_and_hears_nothing_twice(tmp_path: Path) -> None:
+def test_a_listener_that_moves_to_another_node_misses_nothing_and_receives_nothing_twice(
+    tmp_path: Path,
+) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
         a, b = cluster.start("a"), cluster.start("b")
         session = a.make_session()
@@ -172,15 +233,65 @@ def test_a_permission_asked_on_one_node_is_answered_through_another(tmp_path: Pa
         assert_same_everywhere(session, [at_b], [a, b])
 
 
-def test_when_a_node_is_killed_another_one_settles_its_session_and_goes_on(tmp_path: Path) -> None:
+def test_every_operation_reaches_a_session_through_a_node_that_does_not_run_it(tmp_path: Path) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
-        a, b = cluster.start("a"), cluster.start("b")
-        at_b = EventListener(b.url)
+        commands = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode" / "command"
+        commands.mkdir(parents=True)
+        (commands / "greet.md").write_text("hello $ARGUMENTS")
+        one, two = cluster.start("one"), cluster.start("two")
+        heard = EventListener(one.url)
+        session = one.make_session()
+
+        def find_other() -> Node:
+            return two if cluster.find_owner(session, one, two) is one else one
+
+        one.submit(session, "choose")
+        asked = heard.wait_for("question.asked", session)["properties"]
+        other = find_other()
+        assert [question["id"] for question in other.get("/question")] == [asked["id"]]
+        assert other.post(f"/question/{asked['id']}/reply", {"answers": [["Red"]]}) is True
+        wait_until(lambda: one.read_texts(session)[-1] == "Chosen.", "an answer")
+        (answer,) = [
+            part
+            for message in two.list_messages(session)
+            for part in message["parts"]
+            if part["type"] == "tool"
+        ]
+        assert "Red" in answer["state"]["output"]
+        # What is said during a run is answered by that run.
+        wait_until(lambda: one.get("/session/status") == {}, "the end")
+        one.submit(session, "steps")
+        wait_until((cluster.project / "stepped").exists)
+        other = find_other()
+        other.submit(session, "turn left")
+        (cluster.project / "go").touch()
+        wait_until(lambda: "turn left" in cluster.model.prompts[-1], "a request with it")
+        wait_until(lambda: one.get("/session/status") == two.get("/session/status") == {}, "the end")
+        assert heard.list_types(session).count("session.idle") == 2
+        # A command and a command line are done by whichever node takes them.
+        for number, node in enumerate((one, two), 1):
+            node.post(f"/session/{session}/shell", {"agent": "build", "command": "echo x >> shelled"})
+            assert (cluster.project / "shelled").read_text() == "x\n" * number
+            node.post(f"/session/{session}/command", {"command": "greet", "arguments": str(number)})
+            assert one.read_texts(session)[-1] == f"You said: hello {number}"
+        messages = one.list_messages(session)
+        (last,) = [each["info"]["id"] for each in messages if each["info"]["role"] == "user"][-1:]
+        assert two.post(f"/session/{session}/revert", {"messageID": last})["revert"]["messageID"] == last
+        assert one.get(f"/session/{session}")["revert"]["messageID"] == last
+        assert "revert" not in one.post(f"/session/{session}/unrevert")
+        assert one.list_messages(session) == two.list_messages(session) == messages
+
+
+def test_when_a_node_is_killed_another_settles_its_session_and_continues(tmp_path: Path) -> None:
+    with open_cluster(tmp_path, SCRIPTS) as cluster:
+        a = cluster.start("a")
         hanging, waiting = a.make_session(), a.make_session()
         a.submit(hanging, "hang")
         a.submit(waiting, "stay")
         wait_until(lambda: is_written(cluster.project / "hanging"))
         wait_until(lambda: "stay" in cluster.model.prompts)
+        b = cluster.start("b")  # not before: any node may take what is sent to another one
+        at_b = EventListener(b.url)
         a.kill()
         os.kill(int((cluster.project / "hanging").read_text()), signal.SIGKILL)  # nobody else ends it now
         at_b.wait_for("session.idle", hanging)
@@ -196,13 +307,16 @@ def test_when_a_node_is_killed_another_one_settles_its_session_and_goes_on(tmp_p
         assert b.get("/session/status") == {}
 
 
-def test_a_node_that_slept_longer_than_its_lease_writes_nothing_and_ends_its_tools(tmp_path: Path) -> None:
+def test_a_node_paused_for_longer_than_its_lease_writes_nothing_and_ends_its_tools(tmp_path: Path) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
-        a, b = cluster.start("a"), cluster.start("b")
-        at_b = EventListener(b.url)
-        session = a.make_session()
-        a.submit(session, "hang")
+        one, two = cluster.start("one"), cluster.start("two")
+        listeners = {node: EventListener(node.url) for node in (one, two)}
+        session = one.make_session()
+        one.submit(session, "hang")
         wait_until(lambda: is_written(cluster.project / "hanging"))
+        a = cluster.find_owner(session, one, two)
+        b = two if a is one else one
+        at_b = listeners[b]
         tool = int((cluster.project / "hanging").read_text())
         a.signal(signal.SIGSTOP)
         at_b.wait_for("session.idle", session)
@@ -229,14 +343,49 @@ def _is_alive(pid: int) -> bool:
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1]
 
 
-def test_a_node_that_drains_hands_its_session_over_between_two_steps(tmp_path: Path) -> None:
+def read_metrics(node: Node) -> dict[str, float]:
+    lines = node.client.get("/weft/metrics").text.splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[:1] != "#")}
+
+
+def test_an_operator_sees_nodes_queue_leases_and_lag_and_finds_a_session_in_the_log(tmp_path: Path) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
-        a, b = cluster.start("a", "--grace", "60"), cluster.start("b")
-        at_a, at_b = EventListener(a.url), EventListener(b.url)
-        session = a.make_session()
-        a.submit(session, "steps")
+        one, two = [cluster.start(name, "--log-format", "json", "--access-log") for name in ("one", "two")]
+        assert [node.get("/weft/ready") for node in (one, two)] == [{"ready": True, "reasons": []}] * 2
+        heard = EventListener(two.url)
+        session = one.make_session()
+        one.submit(session, "hang")
+        heard.wait_for("message.part.updated", session, "running")
+        figures = read_metrics(one)
+        assert (figures["weft_cluster_nodes"], figures["weft_cluster_sessions"]) == (2, 1)
+        assert figures["weft_cluster_lease_age_seconds"] > 0
+        assert (figures["weft_inbox_length"], figures["weft_inbox_age_seconds"]) == (0, 0)
+        assert figures["weft_outbox_events"] > 0
+        assert {"weft_outbox_lag_seconds", "weft_outbox_unplaced"} <= set(figures)
+        # One of them heard from the other.
+        assert max(figures["weft_fanout_delay_seconds"], read_metrics(two)["weft_fanout_delay_seconds"]) > 0
+        status = json.loads(cluster.run("cluster", "status", "--format", "json").stdout)
+        assert [node["name"] for node in status["nodes"]] == ["one", "two"]
+        assert [lease["session"] for lease in status["leases"]] == [session]
+        one.post(f"/session/{session}/abort")
+        heard.wait_for("session.idle", session)
+        logged = [json.loads(line) for line in one.process.noted]
+        assert {line["node"] for line in logged if session in str(line)} == {"one"}
+        assert session in {line.get("session") for line in logged}
+
+
+def test_a_draining_node_hands_its_session_over_between_two_steps(tmp_path: Path) -> None:
+    with open_cluster(tmp_path, SCRIPTS) as cluster:
+        names = {cluster.start(name, "--grace", "60"): name for name in ("one", "two")}
+        listeners = {node: EventListener(node.url) for node in names}
+        one, two = names
+        session = one.make_session()
+        one.submit(session, "steps")
         wait_until((cluster.project / "stepped").exists)
-        drained = cluster.run("cluster", "drain", "a")
+        a = cluster.find_owner(session, one, two)
+        b = two if a is one else one
+        at_a, at_b = listeners[a], listeners[b]
+        drained = cluster.run("cluster", "drain", names[a])
         assert drained.returncode == 0, drained.stderr
         a.process.wait_for_note("ending")
         (cluster.project / "go").touch()  # the step may end
@@ -249,4 +398,4 @@ def test_a_node_that_drains_hands_its_session_over_between_two_steps(tmp_path: P
         assert at_a.retries == ["200"]
         assert_same_everywhere(session, [at_b], [b])
         listed = json.loads(cluster.run("cluster", "status", "--format", "json").stdout)
-        assert [(node["name"], node["alive"]) for node in listed["nodes"]] == [("b", True)]
+        assert [(node["name"], node["alive"]) for node in listed["nodes"]] == [(names[b], True)]

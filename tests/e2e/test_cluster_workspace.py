@@ -3,6 +3,7 @@
 The machines have the same path for checkouts, so one at a time has its disk there.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -33,6 +34,12 @@ SCRIPTS = {
         [UseTool(tool="bash", input={"command": LOSE, "description": "Hang"})],
         [Say(text="Never said.")],
     ],
+    "commit": [
+        [UseTool(tool="bash", input={"command": WORK, "description": "Work"})],
+        [UseTool(tool="write", input={"filePath": "new.txt", "content": "new\n"})],
+        [Say(text="Done.")],
+    ],
+    "spy": [[UseTool(tool="bash", input={"command": "make -s", "description": "Spy"})], [Say(text="Hm.")]],
     "go on": [
         [UseTool(tool="bash", input={"command": "echo more >> hello.txt", "description": "More"})],
         [Say(text="More is done.")],
@@ -40,7 +47,7 @@ SCRIPTS = {
 }
 
 
-class Disks:
+class RemovableDisks:
     """The place of the checkouts, and the disks that are not there at the moment."""
 
     def __init__(self, tmp_path: Path) -> None:
@@ -51,15 +58,15 @@ class Disks:
     def take_out(self, name: str) -> None:
         self.root.rename(self._away / name)
 
-    def put_in(self, name: str) -> None:
+    def put_back(self, name: str) -> None:
         (self._away / name).rename(self.root)
 
 
 @contextmanager
-def open_workspace(tmp_path: Path) -> Iterator[tuple[Machine, Machine, Disks, list[str]]]:
+def open_workspace(tmp_path: Path) -> Iterator[tuple[Machine, Machine, RemovableDisks, list[str]]]:
     """Open two machines, and the options that make each a node with the workspace `loom`."""
     with open_machines(tmp_path, SCRIPTS, "a", "b") as (_, a, b):
-        repository, disks = tmp_path / "loom.git", Disks(tmp_path)
+        repository, disks = tmp_path / "loom.git", RemovableDisks(tmp_path)
         subprocess.run(["git", "clone", "-q", "--bare", str(a.project), str(repository)], check=True)
         url = f"{make_url(get_server().get_url())}&lease=2"
         options = ["--store", url, "--workspace", f"loom={repository}", "--workspace-root", str(disks.root)]
@@ -87,7 +94,7 @@ def git(directory: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_when_a_node_is_killed_another_machine_goes_on_with_exactly_its_files(tmp_path: Path) -> None:
+def test_when_a_node_is_killed_another_machine_continues_with_exactly_its_files(tmp_path: Path) -> None:
     with open_workspace(tmp_path) as (a, b, disks, options):
         node = a.serve(*options, "--node-name", "a")
         session, directory = create(node)
@@ -120,7 +127,7 @@ def test_when_a_node_is_killed_another_machine_goes_on_with_exactly_its_files(tm
         node.kill()
         disks.take_out("b")
         # The first machine comes back with what the other one did. What it had alone is set aside.
-        disks.put_in("a")
+        disks.put_back("a")
         node = a.serve(*options, "--node-name", "a")
         listener = EventListener(node.url, path="/global/event")
         node.post(f"/session/{session}/message", prompt("go on"))
@@ -130,9 +137,69 @@ def test_when_a_node_is_killed_another_machine_goes_on_with_exactly_its_files(tm
         assert (directory / "hello.txt").read_text() == "hello there\nchanged\nmore\nmore\nmore\n"
         # Undo reaches back over both machines, also what only the other one did.
         revert(node, session)
-        assert without(read_files(directory), "ignored") == clean
+        assert omit(read_files(directory), "ignored") == clean
         node.post(f"/weft/session/{session}/unrevert", {})
         assert (directory / "hello.txt").read_text() == "hello there\nchanged\nmore\nmore\nmore\n"
+
+
+def test_a_principal_and_a_fork_have_checkouts_of_their_own_that_another_machine_continues(
+    tmp_path: Path,
+) -> None:
+    with open_workspace(tmp_path) as (a, b, disks, options):
+        node = a.serve(*options, "--node-name", "a")
+        (tmp_path / "ada").mkdir()
+        (tmp_path / "ben").mkdir()
+        ada, ben = (
+            {"authorization": f"Bearer {node.post('/weft/token', {'name': name, **more})['secret']}"}
+            for name, more in (
+                ("ada", {"directories": [str(tmp_path / "ada")], "workspaces": ["loom"]}),
+                ("ben", {"directories": [str(tmp_path / "ben")]}),
+            )
+        )
+        ours, _ = create(node)
+        session = node.post("/session", {"workspace": "loom"}, headers=ada)
+        directory = Path(session["directory"])
+        assert directory == disks.root / "loom" / "principal" / "ada" / session["id"]
+        node.post(f"/session/{session['id']}/message", prompt("commit"), headers=ada)
+        assert git(directory, "log", "-1", "--format=%s").strip() == "mine"
+        # Rules do not know what a program does, and the sandbox shows it no other checkout.
+        (directory / "Makefile").write_text("spy:\n\tls ../../.. ../../../* > deep/seen\n")
+        node.post(f"/session/{session['id']}/message", prompt("spy"), headers=ada)
+        seen = (directory / "deep" / "seen").read_text()
+        assert ("principal" in seen, ours in seen) == (True, False)
+        assert ours in os.listdir(disks.root / "loom")
+        # Nobody else learns anything of it, or may use the workspace.
+        refused = node.client.post("/session", json={"workspace": "loom"}, headers=ben)
+        assert (refused.status_code, "ask the administrator" in refused.text) == (404, True)
+        for known, missing in ((directory, directory.parent / "ses_0"), (directory.parent, disks.root)):
+            answers = [
+                node.client.get("/session", params={"directory": str(each)}, headers=ben)
+                for each in (known, missing)
+            ]
+            assert [answer.status_code for answer in answers] == [403, 403]
+        # The fork has the same files in another place, and both go on apart from each other.
+        fork = node.post(f"/session/{session['id']}/fork", {}, headers=ada)
+        forked = Path(fork["directory"])
+        assert forked == directory.parent / fork["id"]
+        assert read_files(forked) == read_files(directory)
+        assert str(directory) not in json.dumps(
+            node.client.get(f"/session/{fork['id']}/message", headers=ada).json()
+        )
+        node.post(f"/session/{fork['id']}/message", prompt("go on"), headers=ada)
+        assert (forked / "hello.txt").read_text() == "hello there\nchanged\nmore\n"
+        assert (directory / "hello.txt").read_text() == "hello there\nchanged\n"
+        worked = read_files(forked)
+        node.kill()
+        disks.take_out("a")
+        node = b.serve(*options, "--node-name", "b")
+        node.post(f"/session/{fork['id']}/message", prompt("go on"), headers=ada)
+        assert read_files(forked) == {**worked, "hello.txt": ("0o644", b"hello there\nchanged\nmore\nmore\n")}
+        # Undo reaches what the original did, as far as the fork has copied it.
+        first = node.client.get(f"/session/{fork['id']}/message", headers=ada).json()[0]["info"]["id"]
+        node.post(f"/weft/session/{fork['id']}/revert", {"messageID": first}, headers=ada)
+        assert (forked / "hello.txt").read_text() == "hello there\n"
+        assert node.client.delete(f"/session/{fork['id']}", headers=ada).json() is True
+        assert not forked.exists()
 
 
 def is_settled(node: Node, session: str) -> bool:
@@ -141,5 +208,5 @@ def is_settled(node: Node, session: str) -> bool:
     return idle and [call["state"]["status"] for call in calls] == ["error"]
 
 
-def without(files: dict[str, Any], *names: str) -> dict[str, Any]:
+def omit(files: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: file for name, file in files.items() if name not in names}

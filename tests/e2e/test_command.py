@@ -60,7 +60,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_version_and_help_answer_at_once(shell: Shell) -> None:
+def test_version_and_help_are_printed_at_once(shell: Shell) -> None:
     assert shell.weft("--version").stdout == f"{__version__}\n"
     helped = shell.weft("--help")
     assert (helped.returncode, helped.stderr) == (0, "")
@@ -68,7 +68,7 @@ def test_version_and_help_answer_at_once(shell: Shell) -> None:
     assert "exit codes:" in helped.stdout
 
 
-def test_a_run_streams_its_words_to_stdout_and_the_rest_to_stderr(shell: Shell) -> None:
+def test_a_run_streams_its_text_to_stdout_and_the_rest_to_stderr(shell: Shell) -> None:
     ran = shell.weft("run", "-m", "scripted/demo", "let it greet a name")
 
     assert ran.returncode == 0, ran.stderr
@@ -103,7 +103,7 @@ def test_json_lines_are_those_of_opencode(shell: Shell) -> None:
     assert set(session) == {"id", "title", "updated", "created", "projectId", "directory"}
 
 
-def test_a_session_is_shown_and_exported_as_opencode_exports_it(shell: Shell) -> None:
+def test_a_session_is_shown_and_exported_as_by_opencode(shell: Shell) -> None:
     shell.weft("run", "-m", "scripted/demo", "go")
     id = str(shell.sessions()[0]["id"])
     shown, exported = shell.weft("session", "show", id), shell.weft("session", "show", id, "--format", "json")
@@ -115,7 +115,7 @@ def test_a_session_is_shown_and_exported_as_opencode_exports_it(shell: Shell) ->
     assert [message["info"]["role"] for message in document["messages"]] == ["user"] + ["assistant"] * 4
 
 
-def test_a_session_goes_on_with_continue_or_by_its_id(shell: Shell) -> None:
+def test_a_session_is_continued_with_continue_or_by_its_id(shell: Shell) -> None:
     shell.weft("run", "-m", "scripted/demo", "one")
     shell.weft("run", "-m", "scripted/demo", "-c", "two")
     (session,) = shell.sessions()
@@ -144,7 +144,7 @@ def test_a_session_continues_in_its_own_directory_from_anywhere(shell: Shell) ->
     assert json.loads(forked.stdout)["directory"] == str(other)
 
 
-def test_a_session_whose_directory_is_gone_goes_on_only_where_it_is_told_to(shell: Shell) -> None:
+def test_a_session_whose_directory_is_gone_continues_only_where_it_is_told_to(shell: Shell) -> None:
     other = shell.root / "other"
     other.mkdir()
     shell.weft("run", "-m", "scripted/demo", "--dir", str(other), "one")
@@ -170,7 +170,7 @@ def test_continue_in_a_git_worktree_means_the_session_of_this_checkout(shell: Sh
     assert [each["directory"] for each in shell.sessions()] == [str(beside), str(main)]
 
 
-def test_continue_outside_of_a_repository_means_the_session_of_this_very_place(shell: Shell) -> None:
+def test_continue_outside_of_a_repository_means_the_session_of_this_directory(shell: Shell) -> None:
     for name in ("here", "there"):
         (shell.root / name).mkdir()
         shell.weft("run", "-m", "scripted/demo", "--dir", str(shell.root / name), name)
@@ -194,7 +194,7 @@ def test_continue_skips_archived_sessions(shell: Shell) -> None:
     assert shell.weft("run", "-m", "scripted/demo", "-c", "two").returncode == 2
 
 
-def test_what_is_piped_in_and_attached_reaches_the_prompt(shell: Shell) -> None:
+def test_piped_text_and_attachments_reach_the_prompt(shell: Shell) -> None:
     shell.weft("run", "-m", "scripted/demo", "-f", "greet.py", "explain", "this one", stdin="from a pipe\n")
     document = json.loads(
         shell.weft("session", "show", str(shell.sessions()[0]["id"]), "--format", "json").stdout
@@ -227,7 +227,7 @@ def test_listing_starts_no_event_loop_and_writes_nothing(shell: Shell) -> None:
     assert shell.files() == before
 
 
-def test_history_can_be_read_whatever_the_configuration_looks_like(shell: Shell) -> None:
+def test_history_can_be_read_with_a_broken_configuration(shell: Shell) -> None:
     shell.weft("run", "-m", "scripted/demo", "go")
     (shell.repository / "opencode.json").write_text('{"model": "x/y", oops')
     broken = shell.weft("run", "go")
@@ -248,7 +248,7 @@ def test_history_can_be_read_whatever_the_configuration_looks_like(shell: Shell)
         (["run", "-m", "scripted/demo", "-f", "nothing.txt", "hello"], 2, "no file 'nothing.txt'", ""),
         (["run", "-m", "scripted/demo", "-s", "ses_1", "hello"], 2, "there is no session 'ses_1'", "session list --all"),
         (["run", "-m", "scripted/demo", "-c", "hello"], 2, "there is no session", "weft run"),
-        (["run", "-m", "scripted/demo"], 2, "message: there is none", "weft run"),
+        (["run", "-m", "scripted/demo"], 2, "prompt: it is missing", "weft run"),
         (["session", "show", "ses_00000000000000000000000000"], 2, "no session 'ses_0", "session list --all"),
         (["session", "show", "../../etc/passwd"], 2, "is not one", ""),
         (["session", "list", "--dir", "/nowhere/at/all"], 2, "/nowhere/at/all", ""),
@@ -258,7 +258,7 @@ def test_history_can_be_read_whatever_the_configuration_looks_like(shell: Shell)
         (["run", "--store", "nosuch:x", "-m", "scripted/demo", "hello"], 2, "is not the URL of a store", "file:<path>"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_in_a_sentence_with_the_way_out(
+def test_a_mistake_is_reported_in_a_sentence_with_a_hint(
     shell: Shell, arguments: list[str], code: int, said: str, way_out: str
 ) -> None:
     ran = shell.weft(*arguments)
@@ -271,7 +271,7 @@ def test_a_mistake_is_told_in_a_sentence_with_the_way_out(
     assert shell.sessions() == []
 
 
-def test_the_store_is_where_flag_environment_or_configuration_say(shell: Shell) -> None:
+def test_the_store_is_set_by_flag_environment_or_configuration(shell: Shell) -> None:
     config = Path(os.environ["XDG_CONFIG_HOME"], "opencode", "opencode.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps({"experimental": {"weft": {"store": str(shell.root / "configured")}}}))
@@ -301,7 +301,7 @@ def test_a_broken_session_is_named_and_does_not_hide_the_others(shell: Shell) ->
     assert broken.read_text() == '{"id": "ses_'
 
 
-def test_an_interrupted_run_settles_and_says_so_by_its_exit_code(shell: Shell) -> None:
+def test_an_interrupted_run_settles_and_has_its_exit_code(shell: Shell) -> None:
     running = subprocess.Popen(
         [WEFT, "run", "-m", "scripted/demo", "go"],
         cwd=shell.repository,
@@ -381,12 +381,12 @@ def test_sessions_of_the_oldest_versions_are_found_by_the_first_command(shell: S
         ("run", "--port", "0", "-m", "scripted/demo", "--print-logs", "hi"),
     ],
 )
-def test_what_opencode_takes_is_taken(shell: Shell, arguments: tuple[str, ...]) -> None:
+def test_the_arguments_of_opencode_are_accepted(shell: Shell, arguments: tuple[str, ...]) -> None:
     ran = shell.weft(*arguments)
     assert (ran.returncode, "unrecognized" in ran.stderr) == (0, False), ran.stderr
 
 
-def test_an_editor_may_say_where_and_how_opencode_would_listen() -> None:
+def test_an_editor_may_pass_the_listening_options_of_opencode() -> None:
     arguments = ["acp", "--port=0", "--hostname=127.0.0.1", "--cors", "a", "b", "--mdns", "--cwd", "/x"]
     assert build_parser(arguments).parse_args(arguments).cwd == "/x"
 
@@ -398,7 +398,7 @@ def test_an_invalid_log_level_is_refused(shell: Shell) -> None:
         assert "--log-level" in ran.stderr
 
 
-def test_a_run_goes_on_with_a_copy_of_a_session_and_leaves_it_as_it_was(shell: Shell) -> None:
+def test_a_run_continues_with_a_fork_and_leaves_the_original_unchanged(shell: Shell) -> None:
     shell.weft("run", "-m", "scripted/demo", "first")
     [first] = shell.sessions()
     before = shell.weft("session", "show", str(first["id"]), "--format", "json").stdout
@@ -420,7 +420,7 @@ def test_a_run_goes_on_with_a_copy_of_a_session_and_leaves_it_as_it_was(shell: S
 # --- odd surroundings ---
 
 
-def in_bash(shell: Shell, line: str, **env: str) -> tuple[int, str, str]:
+def run_in_bash(shell: Shell, line: str, **env: str) -> tuple[int, str, str]:
     ran = subprocess.run(
         ["bash", "-c", line],
         cwd=shell.repository,
@@ -433,31 +433,31 @@ def in_bash(shell: Shell, line: str, **env: str) -> tuple[int, str, str]:
     return ran.returncode, ran.stdout.decode("latin-1"), ran.stderr.decode("latin-1")
 
 
-def test_closed_streams_are_taken_as_nobody_who_reads(shell: Shell) -> None:
-    assert in_bash(shell, "$WEFT --version >&-") == (0, "", "")
-    code, out, err = in_bash(shell, "$WEFT session list >&-")
+def test_closed_streams_are_tolerated(shell: Shell) -> None:
+    assert run_in_bash(shell, "$WEFT --version >&-") == (0, "", "")
+    code, out, err = run_in_bash(shell, "$WEFT session list >&-")
     assert (code, out, err.startswith("this project has no sessions yet")) == (0, "", True)
-    code, out, err = in_bash(shell, "$WEFT run -m scripted/demo hi >&-")
+    code, out, err = run_in_bash(shell, "$WEFT run -m scripted/demo hi >&-")
     assert (code, out, err.splitlines()[-1].startswith("4 steps")) == (0, "", True)
-    code, out, err = in_bash(shell, "$WEFT run -m scripted/demo --format json hi 2>&- <&-")
+    code, out, err = run_in_bash(shell, "$WEFT run -m scripted/demo --format json hi 2>&- <&-")
     assert (code, json.loads(out.splitlines()[-1])["status"], err) == (0, "done", "")
-    assert in_bash(shell, "$WEFT run -m scripted/demo hi <&- >&- 2>&-") == (0, "", "")
-    assert in_bash(shell, "$WEFT session show nosuch 2>&-") == (2, "", "")
+    assert run_in_bash(shell, "$WEFT run -m scripted/demo hi <&- >&- 2>&-") == (0, "", "")
+    assert run_in_bash(shell, "$WEFT session show nosuch 2>&-") == (2, "", "")
     assert len(shell.sessions()) == 3
 
 
-def test_what_the_output_has_no_character_for_is_escaped(shell: Shell) -> None:
+def test_characters_that_the_output_cannot_encode_are_escaped(shell: Shell) -> None:
     line = "$WEFT run -m scripted/demo --title 'gr\u00fc\u00df \u2026 \U0001f600' hi"
-    code, _, err = in_bash(shell, line, PYTHONIOENCODING="ascii", LC_ALL="C.UTF-8")
+    code, _, err = run_in_bash(shell, line, PYTHONIOENCODING="ascii", LC_ALL="C.UTF-8")
     assert (code, "\\u00b7" in err) == (0, True), err
-    code, out, err = in_bash(shell, "$WEFT session list", PYTHONIOENCODING="latin-1")
+    code, out, err = run_in_bash(shell, "$WEFT session list", PYTHONIOENCODING="latin-1")
     assert (code, "gr\u00fc\u00df \\u2026 \\ud83d\\ude00" in out, err) == (0, True, "")
-    code, out, err = in_bash(shell, "$WEFT session list --format json", PYTHONIOENCODING="ascii")
+    code, out, err = run_in_bash(shell, "$WEFT session list --format json", PYTHONIOENCODING="ascii")
     assert (code, json.loads(out)[0]["title"], err) == (0, "gr\u00fc\u00df \u2026 \U0001f600", "")
 
 
-def test_what_is_piped_in_and_is_no_text_is_escaped(shell: Shell) -> None:
-    code, _, err = in_bash(shell, "printf 'gr\\374n' | $WEFT run -m scripted/demo")
+def test_piped_bytes_that_are_not_text_are_escaped(shell: Shell) -> None:
+    code, _, err = run_in_bash(shell, "printf 'gr\\374n' | $WEFT run -m scripted/demo")
     assert code == 0, err
     [session] = shell.sessions()
     shown = json.loads(shell.weft("session", "show", str(session["id"]), "--format", "json").stdout)
@@ -467,9 +467,9 @@ def test_what_is_piped_in_and_is_no_text_is_escaped(shell: Shell) -> None:
 @pytest.mark.parametrize(
     "command", ["session list", "run -m scripted/demo hi", "serve", "doctor", "config", "models"]
 )
-def test_without_a_home_it_says_one_sentence(shell: Shell, command: str) -> None:
+def test_without_a_home_one_sentence_is_printed(shell: Shell, command: str) -> None:
     gone = " ".join(f"-u {name}" for name in os.environ if name.startswith("XDG_") or name == "HOME")
-    code, out, err = in_bash(shell, f"env {gone} $WEFT {command}")
+    code, out, err = run_in_bash(shell, f"env {gone} $WEFT {command}")
     assert (code, out, err.splitlines()) == (
         2,
         "",
@@ -477,7 +477,7 @@ def test_without_a_home_it_says_one_sentence(shell: Shell, command: str) -> None
     )
 
 
-def test_an_exporter_that_cannot_be_loaded_is_warned_of_and_the_run_goes_on(shell: Shell) -> None:
+def test_an_exporter_that_cannot_be_loaded_causes_a_warning_and_the_run_continues(shell: Shell) -> None:
     broken = shell.root / "broken/opentelemetry/exporter/otlp/proto/http"
     broken.mkdir(parents=True)
     (broken / "__init__.py").touch()
@@ -486,7 +486,9 @@ def test_an_exporter_that_cannot_be_loaded_is_warned_of_and_the_run_goes_on(shel
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode/opencode.json"
     own.parent.mkdir(parents=True, exist_ok=True)
     own.write_text(json.dumps({"experimental": {"openTelemetry": True}}))
-    code, out, err = in_bash(shell, "$WEFT run -m scripted/demo hi", PYTHONPATH=str(shell.root / "broken"))
+    code, out, err = run_in_bash(
+        shell, "$WEFT run -m scripted/demo hi", PYTHONPATH=str(shell.root / "broken")
+    )
     assert (code, "Done." in out) == (0, True), err
     [warning] = [line for line in err.splitlines() if "warning" in line]
     assert "opentelemetry-exporter-otlp-proto-http" in warning

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from given.long_session import BREAKING_STEP, CHECK, PROMPTS, Weaver, bash_call, git, make_scripts
+from given.long_session import BREAKING_STEP, CHECK, PROMPTS, CommandRunner, bash_call, git, make_scripts
 from given.model_server import ModelServer, open_model_server
 from weft.provider.scripted import Say
 
@@ -31,13 +31,13 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def weaver(server: ModelServer, tmp_path: Path) -> Weaver:
-    return Weaver(tmp_path, server.config)
+def runner(server: ModelServer, tmp_path: Path) -> CommandRunner:
+    return CommandRunner(tmp_path, server.config)
 
 
-def test_the_whole_journey_from_a_broken_session_to_an_adopted_trial(weaver: Weaver) -> None:
-    session = weaver.weave()
-    bisected = weaver.weft("bisect", session, "--check", CHECK, "--format", "json")
+def test_a_broken_session_is_bisected_replayed_and_replaced_by_a_trial(runner: CommandRunner) -> None:
+    session = runner.weave()
+    bisected = runner.weft("bisect", session, "--check", CHECK, "--format", "json")
     report = json.loads(bisected.stdout)
     assert (bisected.returncode, report["verdict"], report["culprit"]["step"], report["culprit"]["tool"]) == (
         0,
@@ -47,7 +47,7 @@ def test_the_whole_journey_from_a_broken_session_to_an_adopted_trial(weaver: Wea
     )
     assert report["culprit"]["prompt"] == PROMPTS[1]
 
-    tried = weaver.weft(
+    tried = runner.weft(
         "try", "-m", "mill/loom", "-m", "mill/shuttle", "--check", CHECK, "--format", "json", "mend it"
     )
     assert tried.returncode == 0, tried.stderr
@@ -56,62 +56,64 @@ def test_the_whole_journey_from_a_broken_session_to_an_adopted_trial(weaver: Wea
         ("mill/loom", "finished", "passed"),
         ("mill/shuttle", "finished", "failed"),
     ]
-    table = weaver.weft("compare").stdout
+    table = runner.weft("compare").stdout
     assert "differs from 1 at step 1 (call):" in table
-    page = weaver.weft("compare", "--format", "html").stdout
+    page = runner.weft("compare", "--format", "html").stdout
     assert page.startswith("<!doctype html>")
     assert "mill/shuttle" in page
 
-    adopted = weaver.weft("adopt", rows[0]["session"], "--discard")
+    adopted = runner.weft("adopt", rows[0]["session"], "--discard")
     assert adopted.returncode == 0, adopted.stderr
     assert adopted.stdout.splitlines()[0] == "M loom.py"
-    assert weaver.worktrees() == []
-    assert "thread * 2" in (weaver.root / "loom.py").read_text()
-    assert weaver.weft("adopt", "--undo").returncode == 0
-    assert "thread * 3" in (weaver.root / "loom.py").read_text()
+    assert runner.worktrees() == []
+    assert "thread * 2" in (runner.root / "loom.py").read_text()
+    assert runner.weft("adopt", "--undo").returncode == 0
+    assert "thread * 3" in (runner.root / "loom.py").read_text()
 
 
-def test_a_replay_is_a_test(weaver: Weaver) -> None:
-    assert weaver.weft("run", "break it").returncode == 0
-    same = weaver.weft("replay", "last", "--expect", "same")
+def test_a_replay_can_be_used_as_a_test(runner: CommandRunner) -> None:
+    assert runner.weft("run", "break it").returncode == 0
+    same = runner.weft("replay", "last", "--expect", "same")
     assert (same.returncode, same.stdout.splitlines()[0]) == (0, "the same: all 2 steps as recorded")
-    differs = weaver.weft("replay", "last", "--model", "mill/shuttle", "--expect", "same")
+    differs = runner.weft("replay", "last", "--model", "mill/shuttle", "--expect", "same")
     assert (differs.returncode, differs.stdout.splitlines()[0]) == (1, "differs at step 1 of 2 (call)")
-    assert weaver.worktrees() == []
+    assert runner.worktrees() == []
 
 
 @pytest.mark.parametrize(
     ("words", "said", "hint"),
     [
         (["bisect", "last", "--check", "true"], "no session", ""),
-        (["compare"], "this project has no trials", "weft try"),
-        (["adopt"], "ID: there is none", "weft compare"),
+        (["compare"], "this project has none yet", "weft try"),
+        (["adopt"], "ID: it is missing", "weft compare"),
         (["adopt", "--undo"], "there is no merge", "weft adopt"),
-        (["try"], "message: there is none", "weft try"),
+        (["try"], "prompt: it is missing", "weft try"),
         (["try", "-m", "mill/gone", "go"], "no model mill/gone", ""),
         (["try", "--at", "msg_1", "go"], "--at", "-s"),
         (["replay", "ses_000000000000none"], "session", ""),
     ],
 )
-def test_a_mistake_is_said_in_a_sentence_and_leaves_nothing_behind(
-    weaver: Weaver, words: list[str], said: str, hint: str
+def test_a_mistake_is_reported_in_a_sentence_and_leaves_nothing_behind(
+    runner: CommandRunner, words: list[str], said: str, hint: str
 ) -> None:
-    refused = weaver.weft(*words)
+    refused = runner.weft(*words)
     assert refused.returncode == 2
     assert said in refused.stderr
     assert hint in refused.stderr
-    assert weaver.worktrees() == []
-    assert git(weaver.root, "status", "--short") == ""
+    assert runner.worktrees() == []
+    assert git(runner.root, "status", "--short") == ""
 
 
-def test_what_a_killed_bisection_leaves_is_listed_and_removed_by_the_next(weaver: Weaver) -> None:
-    assert weaver.weft("run", "break it").returncode == 0
-    ready = weaver.root.parent / "ready"
+def test_the_leftovers_of_a_killed_bisection_are_listed_and_removed_by_the_next(
+    runner: CommandRunner,
+) -> None:
+    assert runner.weft("run", "break it").returncode == 0
+    ready = runner.root.parent / "ready"
     os.mkfifo(ready)
     child = subprocess.Popen(
         [sys.executable, "-m", "weft", "bisect", "last", "--check", f"echo here > {ready}; sleep 60"],
-        cwd=weaver.root,
-        env=weaver.env,
+        cwd=runner.root,
+        env=runner.env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -119,8 +121,8 @@ def test_what_a_killed_bisection_leaves_is_listed_and_removed_by_the_next(weaver
     assert ready.read_text() == "here\n"
     child.send_signal(signal.SIGKILL)
     child.wait()
-    assert len(weaver.worktrees()) == 1
-    assert "weft-scratch-" in weaver.weft("worktree", "list").stdout
-    found = weaver.weft("bisect", "last", "--check", CHECK)
+    assert len(runner.worktrees()) == 1
+    assert "weft-scratch-" in runner.weft("worktree", "list").stdout
+    found = runner.weft("bisect", "last", "--check", CHECK)
     assert (found.returncode, found.stdout.splitlines()[0]) == (0, "step 1 broke it: bash Does it")
-    assert weaver.worktrees() == []
+    assert runner.worktrees() == []

@@ -54,8 +54,8 @@ def start(directory: Path, script: str, session: str = "-") -> subprocess.Popen[
     )
 
 
-def said(running: subprocess.Popen[str], word: str, times: int = 1) -> str:
-    """Wait until the process printed a word so many times, and return the last such line."""
+def wait_for_output(running: subprocess.Popen[str], word: str, times: int = 1) -> str:
+    """Wait until the process has printed a word `times` times, and return the last such line."""
     assert running.stdout is not None
     for line in running.stdout:
         if line.startswith(word):
@@ -79,7 +79,7 @@ def document(directory: Path, session: str) -> dict[str, Any]:
     return found
 
 
-def go_on(directory: Path, session: str) -> dict[str, Any]:
+def continue_session(directory: Path, session: str) -> dict[str, Any]:
     again = start(directory, ANSWER, session)
     out, err = again.communicate(timeout=60)
     assert "answered" in out, err
@@ -107,13 +107,13 @@ def test_a_kill_during_an_answer_keeps_its_text_and_the_next_prompt_is_answered(
     directory: Path,
 ) -> None:
     running = start(directory, SLOW_WORDS)
-    session = said(running, "session").split()[1]
-    said(running, "grew", times=150)
+    session = wait_for_output(running, "session").split()[1]
+    wait_for_output(running, "grew", times=150)
     # What is told is stored a quarter of a second later, or when the machine comes to it; long before all is said.
     while len(last_text(document(directory, session)["messages"][1])) < KEPT:
-        said(running, "grew")
+        wait_for_output(running, "grew")
     kill(running)
-    after = go_on(directory, session)
+    after = continue_session(directory, session)
     roles = [message["info"]["role"] for message in after["messages"]]
     cut = after["messages"][1]
 
@@ -126,10 +126,10 @@ def test_a_kill_during_an_answer_keeps_its_text_and_the_next_prompt_is_answered(
 
 def test_a_kill_during_a_tool_call_settles_it_and_ends_its_process(directory: Path) -> None:
     running = start(directory, LONG_CALL)
-    session = said(running, "session").split()[1]
-    said(running, "running")
+    session = wait_for_output(running, "session").split()[1]
+    wait_for_output(running, "running")
     kill(running)
-    after = go_on(directory, session)
+    after = continue_session(directory, session)
     (call,) = [part for part in after["messages"][1]["parts"] if part["type"] == "tool"]
 
     assert call["state"]["status"] == "error"
@@ -141,10 +141,10 @@ def test_a_kill_during_a_tool_call_settles_it_and_ends_its_process(directory: Pa
 
 def test_a_kill_during_a_child_session_settles_it_and_its_parent(directory: Path) -> None:
     running = start(directory, LONG_TASK)
-    session = said(running, "session").split()[1]
-    said(running, "running bash")
+    session = wait_for_output(running, "session").split()[1]
+    wait_for_output(running, "running bash")
     kill(running)
-    after = go_on(directory, session)
+    after = continue_session(directory, session)
     (call,) = [part for part in after["messages"][1]["parts"] if part["type"] == "tool"]
     child = document(directory, call["state"]["metadata"]["sessionId"])
     (command,) = [part for part in child["messages"][1]["parts"] if part["type"] == "tool"]
@@ -159,10 +159,10 @@ def test_a_kill_during_a_child_session_settles_it_and_its_parent(directory: Path
     assert still_running(str(directory)) == []
 
 
-def test_any_opening_settles_what_a_dead_run_left_behind(directory: Path) -> None:
+def test_any_opening_settles_the_dead_runs(directory: Path) -> None:
     running = start(directory, LONG_CALL)
-    left = said(running, "session").split()[1]
-    said(running, "running")
+    left = wait_for_output(running, "session").split()[1]
+    wait_for_output(running, "running")
     kill(running)
     other = start(directory, ANSWER)
     other.communicate(timeout=60)
@@ -176,10 +176,10 @@ def test_any_opening_settles_what_a_dead_run_left_behind(directory: Path) -> Non
     assert states == ["error"]
 
 
-def test_a_session_that_another_process_runs_is_busy_and_says_whose_it_is(directory: Path) -> None:
+def test_a_session_that_another_process_runs_is_busy_and_the_error_names_the_process(directory: Path) -> None:
     running = start(directory, LONG_CALL)
-    session = said(running, "session").split()[1]
-    said(running, "running")
+    session = wait_for_output(running, "session").split()[1]
+    wait_for_output(running, "running")
     second = subprocess.run(
         [WEFT, "run", "-m", "scripted/demo", "-s", session, "me too"],
         cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,

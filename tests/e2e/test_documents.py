@@ -45,7 +45,7 @@ def commands_in(block: Block) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("block", list_blocks("sh", "console"), ids=str)
-def test_every_command_is_one_that_weft_takes(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_documented_command_is_accepted(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in commands_in(block):
         words, code = normalise(arguments), 0
         try:
@@ -55,7 +55,7 @@ def test_every_command_is_one_that_weft_takes(block: Block, capsys: pytest.Captu
         assert code == 0, f"weft {shlex.join(arguments)}: {capsys.readouterr().err}"
 
 
-def test_commands_are_found_and_a_wrong_one_is_refused() -> None:
+def test_commands_in_documents_are_found_and_a_wrong_one_is_refused() -> None:
     block = Block("x", 1, "sh", "X=1 weft run -c 'a | b' | jq . && weft undo --yes  # why\necho weft\n")
     assert list(commands_in(block)) == [["run", "-c", "a | b"], ["undo", "--yes"]]
     assert sum(len(list(commands_in(each))) for each in list_blocks("sh", "console")) > 100
@@ -73,7 +73,7 @@ def test_a_block_without_a_language_shows_no_command() -> None:
 
 
 @pytest.mark.parametrize("block", list_blocks("json", "jsonc"), ids=str)
-def test_every_piece_of_configuration_is_understood(block: Block, tmp_path: Path) -> None:
+def test_every_documented_configuration_is_valid(block: Block, tmp_path: Path) -> None:
     without_comments = re.sub(r"(?<![:\"\w])//.*", "", block.text)
     value = json.loads(without_comments)
     if "type" in value or "agent_servers" in value:
@@ -93,7 +93,7 @@ def test_every_piece_of_configuration_is_understood(block: Block, tmp_path: Path
 
 
 @pytest.mark.parametrize("block", list_blocks("python"), ids=str)
-def test_every_program_is_python_and_imports_what_exists(block: Block) -> None:
+def test_every_documented_program_is_python_and_imports_what_exists(block: Block) -> None:
     tree = compile(block.text, str(block), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("weft"):
@@ -125,7 +125,7 @@ def prepare_project(directory: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [each for each in PROGRAMS if is_run(each)], ids=str)
-def test_every_whole_program_runs(block: Block, tmp_path: Path) -> None:
+def test_every_complete_program_runs(block: Block, tmp_path: Path) -> None:
     prepare_project(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", block.text],
@@ -141,7 +141,7 @@ def test_every_whole_program_runs(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [each for each in PROGRAMS if is_tested(each)], ids=str)
-def test_every_test_passes_in_plain_pytest(block: Block, tmp_path: Path) -> None:
+def test_every_documented_test_passes_in_plain_pytest(block: Block, tmp_path: Path) -> None:
     prepare_project(tmp_path)
     (tmp_path / "test_shown.py").write_text(block.text)
     if "weft_tape" in block.text:
@@ -153,7 +153,7 @@ def test_every_test_passes_in_plain_pytest(block: Block, tmp_path: Path) -> None
     assert "1 passed" in done.stdout
 
 
-def test_every_program_is_run_or_tested() -> None:
+def test_every_documented_program_is_run_or_tested() -> None:
     assert [str(each) for each in PROGRAMS if not is_run(each) and not is_tested(each)] == []
     pages = {"README.md", "docs/guides/python.md", "docs/guides/testing-agents.md"}
     assert {each.page for each in filter(is_run, PROGRAMS)} >= pages
@@ -176,7 +176,7 @@ def test_the_generated_reference_is_up_to_date() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_page_that_shows_output_is_one_that_is_run() -> None:
+def test_every_page_that_shows_output_is_executed() -> None:
     run = {str(page.relative_to(ROOT)) for page in (*tutorial.PAGES, *tutorial.STORIES)}
     shown = {each.page for each in list_blocks("console")}
     assert {
@@ -191,7 +191,7 @@ def test_the_tutorial_and_the_picture_show_real_output() -> None:
 
 
 @pytest.mark.slow
-def test_the_site_builds_without_a_dead_link_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_builds_without_dead_links_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     done = run_tool("-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site"))
     assert done.returncode == 0, done.stdout + done.stderr

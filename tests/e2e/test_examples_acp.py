@@ -20,7 +20,7 @@ def edit(project: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_the_example_allows_shows_and_ends(tmp_path: Path) -> None:
+def test_the_example_answers_a_permission_shows_the_answer_and_ends(tmp_path: Path) -> None:
     make_repository(tmp_path / "project")
     ran = edit(tmp_path / "project", "--yes")
     assert ran.returncode == 0, ran.stderr

@@ -65,7 +65,7 @@ def test_an_agent_inside_a_program_works_in_a_directory(greeter: Path) -> None:
     assert (greeter / "greet.py").read_text() != GREETING
 
 
-def test_an_answer_is_followed_while_it_is_written(greeter: Path) -> None:
+def test_an_answer_is_streamed(greeter: Path) -> None:
     (greeter / "opencode.json").write_text(json.dumps({"model": "scripted/demo"}))
     printed = run_example("stream.py", greeter, "greet by name")
     assert printed.startswith("I'll look at the file first.\n")
@@ -74,7 +74,7 @@ def test_an_answer_is_followed_while_it_is_written(greeter: Path) -> None:
     assert (greeter / "greet.py").read_text() != GREETING
 
 
-def test_a_function_is_a_tool(tmp_path: Path) -> None:
+def test_a_function_is_used_as_a_tool(tmp_path: Path) -> None:
     assert run_example("tool.py", cwd=tmp_path) == '{"tea":12}\nThere are 12 packs of tea.\n'
 
 
@@ -94,7 +94,7 @@ def test_the_example_of_a_test_passes(name: str, tmp_path: Path) -> None:
     assert "1 passed" in ran.stdout
 
 
-def until_busy(server: ProjectServer) -> None:
+def wait_until_busy(server: ProjectServer) -> None:
     for _ in range(2000):
         if server.get("/session/status"):
             return
@@ -110,7 +110,7 @@ def test_a_server_is_driven_from_a_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["ask", "stream"])
-def test_an_interrupt_ends_the_run_of_a_script_and_is_all_it_is_told(how: str, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_run_of_a_script(how: str, tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as server:
         running = subprocess.Popen(
             [sys.executable, "-c", ASKING, server.url, how],
@@ -120,7 +120,7 @@ def test_an_interrupt_ends_the_run_of_a_script_and_is_all_it_is_told(how: str, t
         )
         assert running.stdout is not None
         assert running.stdout.readline().strip() in ("asking", "Wait")
-        until_busy(server)
+        wait_until_busy(server)
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=60)
         assert errors.strip().endswith("KeyboardInterrupt")
@@ -128,7 +128,7 @@ def test_an_interrupt_ends_the_run_of_a_script_and_is_all_it_is_told(how: str, t
         assert server.get("/session/status") == {}
 
 
-def test_a_script_that_ends_without_leaving_ends_and_so_does_its_run(tmp_path: Path) -> None:
+def test_a_script_that_exits_without_closing_ends_its_run(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as server:
         ran = subprocess.run(
             [sys.executable, "-c", LEAVING, server.url],

@@ -50,7 +50,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return made
 
 
-def test_it_installs_the_wheel_runs_the_prompt_and_exports_the_trajectory(
+def test_the_adapter_installs_the_wheel_runs_the_prompt_and_exports_the_trajectory(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = tmp_path / "weft-0.1.0-py3-none-any.whl"
@@ -72,12 +72,12 @@ def test_it_installs_the_wheel_runs_the_prompt_and_exports_the_trajectory(
     assert env == {"ANTHROPIC_API_KEY": "key", "OPENCODE_CONFIG_CONTENT": json.dumps(module.CONFIGURATION)}
 
 
-def test_without_a_wheel_it_says_what_to_do(module: ModuleType, tmp_path: Path) -> None:
+def test_without_a_wheel_the_adapter_says_what_to_do(module: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="make dist"):
         asyncio.run(module.WeftAgent(tmp_path).install(SimpleNamespace()))
 
 
-def test_harbor_is_told_what_the_run_used(module: ModuleType, tmp_path: Path) -> None:
+def test_the_usage_of_the_run_is_reported_to_harbor(module: ModuleType, tmp_path: Path) -> None:
     totals = {"total_prompt_tokens": 3, "total_completion_tokens": 2, "total_cached_tokens": 1, "total_cost_usd": 0.5}  # fmt: skip
     (tmp_path / "trajectory.json").write_text(json.dumps({"final_metrics": totals}))
     context = SimpleNamespace()

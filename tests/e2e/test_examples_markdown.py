@@ -57,7 +57,7 @@ def test_the_agent_reads_and_may_not_write(tmp_path: Path) -> None:
     assert (example.root / "greet.py").read_text() == GREETING
 
 
-def test_the_command_becomes_a_prompt_with_all_it_mentions(tmp_path: Path) -> None:
+def test_the_command_becomes_a_prompt_with_its_mentions(tmp_path: Path) -> None:
     example = Example("command", tmp_path)
     example.weft("trust", "--yes")
     assert "standup" in example.weft("command", "list")
@@ -85,7 +85,7 @@ class Turns(dict[str, Answer]):
         return self.pop("first", None) or self["then"]
 
 
-def test_the_skill_is_offered_by_name_and_loaded_when_it_is_called_for(tmp_path: Path) -> None:
+def test_the_skill_is_offered_by_name_and_loaded_when_called(tmp_path: Path) -> None:
     example = Example("skill", tmp_path)
     call = {"index": 0, "id": "c1", "function": {"name": "skill", "arguments": '{"name": "release-notes"}'}}
     pages = Turns(

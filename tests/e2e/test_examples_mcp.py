@@ -18,7 +18,7 @@ import pytest
 from fake.openai import OpenAIChatDialect
 from weft.provider.scripted import AnyMove, Say, UseTool
 from weft.testing.fake_server import FakeServer, open_server
-from weft.testing.tool_contract import processes_in
+from weft.testing.tool_contract import list_processes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BIN = Path(sys.executable).parent
@@ -85,7 +85,7 @@ class Project:
         )
 
 
-def offered(request: Any) -> set[str]:
+def list_offered_tools(request: Any) -> set[str]:
     return {tool["function"]["name"] for tool in request.body["tools"]}
 
 
@@ -94,7 +94,7 @@ def last_message(request: Any) -> str:
 
 
 @pytest.mark.slow
-def test_a_local_server_is_started_by_the_first_run_of_a_project_that_is_trusted(tmp_path: Path) -> None:
+def test_a_local_server_is_started_by_the_first_run_of_a_trusted_project(tmp_path: Path) -> None:
     project = Project(tmp_path, "mcp-stdio")
     untrusted = [[Say(text="I have no such tool.")]]
     kept = [[UseTool(tool="notes_find", input={"words": "tea"})], [Say(text="There is none.")]]
@@ -103,14 +103,14 @@ def test_a_local_server_is_started_by_the_first_run_of_a_project_that_is_trusted
         project.use(fake)
         ran = project.weft("run", "--title", "x", "is there a note on tea?")
         assert (ran.returncode, ran.stdout.strip()) == (0, "I have no such tool."), ran.stderr
-        assert not {name for name in offered(fake.requests[0]) if name.startswith("notes")}
+        assert not {name for name in list_offered_tools(fake.requests[0]) if name.startswith("notes")}
         assert project.weft("trust", "--yes").returncode == 0
         ran = project.weft("run", "--title", "x", "is there a note on tea?")
         assert (ran.returncode, ran.stdout.strip()) == (0, "There is none."), ran.stderr
-        assert {"notes_find", "notes_keep"} <= offered(fake.requests[1])
+        assert {"notes_find", "notes_keep"} <= list_offered_tools(fake.requests[1])
         assert last_message(fake.requests[2]) == "There is no such note."
         assert '| Notes_find {"words":"tea"}' in ran.stderr
-        assert processes_in(project.root) == []
+        assert list_processes(project.root) == []
 
         ran = project.weft("run", "--title", "x", "--command", "notes:tidy", "tea")
         assert ran.returncode == 0, ran.stderr

@@ -73,7 +73,7 @@ def chat(*deltas: dict[str, Any], reason: str) -> Answer:
     return Answer(chunks + b"data: [DONE]\n\n", kind="text/event-stream")
 
 
-def configured(url: str) -> str:
+def make_config(url: str) -> str:
     options = {"baseURL": f"{url}/v1", "apiKey": "key"}
     model = {"limit": {"context": 100_000, "output": 1000}}
     provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": model}}
@@ -100,12 +100,14 @@ def test_the_plugin_changes_parameters_and_blocks_a_call(tmp_path: Path) -> None
     assert "One command at a time, please" in calls[2]["state"]["error"]
 
     with open_web(Script(DONE, DONE)) as web:
-        ran = run("run", "-m", "near/m", "--title", "x", "hello", OPENCODE_CONFIG_CONTENT=configured(web.url))
+        ran = run(
+            "run", "-m", "near/m", "--title", "x", "hello", OPENCODE_CONFIG_CONTENT=make_config(web.url)
+        )
         assert ran.returncode == 0, ran.stderr
         assert json.loads(web.requests[0].body)["temperature"] == 0.2
 
 
-def test_the_tool_is_offered_called_and_asked_about(tmp_path: Path) -> None:
+def test_the_tool_is_offered_called_and_needs_permission(tmp_path: Path) -> None:
     run = set_up("tool", tmp_path)
     (row,) = plugins(run)
     function = {"name": "count", "arguments": json.dumps({"path": "README.md", "what": "words"})}
@@ -113,7 +115,7 @@ def test_the_tool_is_offered_called_and_asked_about(tmp_path: Path) -> None:
     with open_web(Script(chat(call, reason="tool_calls"), DONE)) as web:
         ran = run(
             *("run", "--format", "json", "-m", "near/m", "--title", "x", "how many?"),
-            OPENCODE_CONFIG_CONTENT=configured(web.url),
+            OPENCODE_CONFIG_CONTENT=make_config(web.url),
         )
         asked = [json.loads(each.body) for each in web.requests]
 
@@ -128,7 +130,7 @@ def test_the_tool_is_offered_called_and_asked_about(tmp_path: Path) -> None:
     assert asked[1]["messages"][-1]["content"] == f"{number} words"
 
 
-def test_the_shell_hooks_forbid_a_call_and_hear_the_end(tmp_path: Path) -> None:
+def test_the_shell_hooks_block_a_call_and_receive_the_end(tmp_path: Path) -> None:
     run = set_up("shell-hooks", tmp_path)
     rows = plugins(run)
     ran = run("run", "--format", "json", "-m", "scripted/demo", "greet by name")
@@ -147,4 +149,4 @@ def test_the_shell_hooks_forbid_a_call_and_hear_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [("plugin", "list"), ("plugin", "list", "--format", "json")])
 def test_without_plugins_the_list_is_empty(tmp_path: Path, command: tuple[str, ...]) -> None:
     listed = subprocess.run([WEFT, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert listed.stdout.splitlines()[0] in ("[]", "no plugins; docs/guides/plugins.md says how to write one")
+    assert listed.stdout.startswith(("[]", "no plugins: put Python files"))

@@ -114,17 +114,19 @@ BUSY = Answer(b'{"error": {"message": "overloaded"}}', status=503)
 WRONG = Answer(b'{"error": {"message": "no such thing"}}', status=400)
 
 
-def served(url: str) -> str:
+def make_config(url: str) -> str:
     model = {"limit": {"context": 100_000, "output": 1_000}, "cost": {"input": 1, "output": 10}}
     options = {"baseURL": f"{url}/v1", "apiKey": "sk-x"}
     provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": model}}
     return json.dumps({"provider": {"mill": provider}})
 
 
-def asked(workspace: Workspace, *answers: Answer, flags: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
+def run_with_answers(
+    workspace: Workspace, *answers: Answer, flags: tuple[str, ...] = ()
+) -> tuple[int, dict[str, Any]]:
     """Return the result of a run whose model gives these answers."""
     with open_web(Turns(*answers)) as web:
-        return workspace.result("-m", "mill/m", *flags, "weave", OPENCODE_CONFIG_CONTENT=served(web.url))
+        return workspace.result("-m", "mill/m", *flags, "weave", OPENCODE_CONFIG_CONTENT=make_config(web.url))
 
 
 def hear(source: int, word: bytes) -> bytes:
@@ -137,7 +139,7 @@ def hear(source: int, word: bytes) -> bytes:
     return heard
 
 
-def complaints(said: str) -> list[str]:
+def list_complaints(said: str) -> list[str]:
     """Return stderr without warnings about tasks that a busy machine did not close within two seconds."""
     return [
         line
@@ -147,7 +149,7 @@ def complaints(said: str) -> list[str]:
 
 
 def test_0_the_last_line_reports_the_result(workspace: Workspace) -> None:
-    code, result = asked(workspace, SAYS)
+    code, result = run_with_answers(workspace, SAYS)
     last = workspace.last_message()
 
     assert code == 0, result
@@ -171,18 +173,18 @@ def test_0_the_last_line_reports_the_result(workspace: Workspace) -> None:
 
 
 def test_0_a_failure_that_a_retry_overcame_does_not_count(workspace: Workspace) -> None:
-    code, result = asked(workspace, BUSY, SAYS)
+    code, result = run_with_answers(workspace, BUSY, SAYS)
 
     assert (code, result["status"], result["text"]) == (0, "done", "Well woven")
 
 
-def test_1_a_provider_that_refuses(workspace: Workspace) -> None:
-    code, result = asked(workspace, WRONG)
+def test_1_a_provider_refuses(workspace: Workspace) -> None:
+    code, result = run_with_answers(workspace, WRONG)
 
     assert (code, result["status"], result["error"]["name"]) == (1, "failed", "APIError")
 
 
-def test_2_wrong_usage_is_told_before_anything_is_asked(workspace: Workspace) -> None:
+def test_2_wrong_usage_is_reported_before_anything_is_sent(workspace: Workspace) -> None:
     for wrong in (
         ["--max-cost", "a lot"],
         ["--max-cost", "0"],
@@ -202,7 +204,7 @@ def test_3_a_permission_request_without_a_user(workspace: Workspace) -> None:
     assert (code, result["status"]) == (3, "refused")
 
 
-def test_4_a_budget_stops_before_the_call_and_more_of_it_lets_it_go_on(workspace: Workspace) -> None:
+def test_4_a_budget_stops_before_the_call_and_a_higher_one_lets_it_continue(workspace: Workspace) -> None:
     stopped = workspace.weft("run", *DEMO, "--max-steps", "2", "go")
     failure = workspace.last_message()["info"]["error"]
     again = workspace.weft("run", "--continue")
@@ -221,7 +223,9 @@ def test_4_a_budget_stops_before_the_call_and_more_of_it_lets_it_go_on(workspace
 
 
 @pytest.mark.parametrize("scope", ["session", "tree", "day"])
-def test_4_a_configured_budget_holds_over_runs_and_can_be_raised(workspace: Workspace, scope: str) -> None:
+def test_4_a_configured_budget_applies_across_runs_and_can_be_raised(
+    workspace: Workspace, scope: str
+) -> None:
     def budget(steps: int) -> None:
         workspace.configure(experimental={"weft": {"budget": {scope: {"steps": steps}}}})
 
@@ -237,14 +241,14 @@ def test_4_a_configured_budget_holds_over_runs_and_can_be_raised(workspace: Work
 
 
 def test_4_a_cost_budget_stops_too(workspace: Workspace) -> None:
-    code, result = asked(workspace, CALLS, SAYS, flags=("--max-cost", "0.02"))
+    code, result = run_with_answers(workspace, CALLS, SAYS, flags=("--max-cost", "0.02"))
 
     # What a call takes is unknown before the first, and known after it: 8,000 tokens are expected, and 1,000 come.
     assert (code, result["cost"]) == (0, 0.004)
-    assert asked(workspace, CALLS, flags=("--max-cost", "0.001"))[0] == 4
+    assert run_with_answers(workspace, CALLS, flags=("--max-cost", "0.001"))[0] == 4
 
 
-def test_a_budget_that_cannot_be_read_is_refused_with_its_place(workspace: Workspace) -> None:
+def test_an_invalid_budget_is_refused_with_its_position(workspace: Workspace) -> None:
     workspace.configure(experimental={"weft": {"budget": {"session": {"cost": "lots"}}}})
     ran = workspace.weft("run", *DEMO, "go")
 
@@ -252,15 +256,15 @@ def test_a_budget_that_cannot_be_read_is_refused_with_its_place(workspace: Works
     assert "experimental.weft.budget.session.cost: expected dollars such as" in ran.stderr
 
 
-def test_5_a_deadline_that_passed(workspace: Workspace) -> None:
+def test_5_a_deadline_has_passed(workspace: Workspace) -> None:
     workspace.configure_user(experimental={"weft": {"deadlines": {"turn": 1}}})
     code, result = workspace.result(*DEMO, "go")
 
     assert (code, result["status"], result["error"]["name"]) == (5, "timeout", "DeadlineError")
 
 
-def test_6_a_model_that_repeats_itself(workspace: Workspace) -> None:
-    code, result = asked(workspace, CALLS)
+def test_6_a_model_repeats_itself(workspace: Workspace) -> None:
+    code, result = run_with_answers(workspace, CALLS)
 
     assert (code, result["status"]) == (6, "loop")
 
@@ -268,7 +272,9 @@ def test_6_a_model_that_repeats_itself(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_settles_the_run_and_says_so(workspace: Workspace, sent: signal.Signals, code: int) -> None:
+def test_a_signal_settles_the_run_and_sets_the_exit_code(
+    workspace: Workspace, sent: signal.Signals, code: int
+) -> None:
     running = workspace.start(*DEMO, "--format", "json", "go")
     assert running.stdout is not None
     first = running.stdout.readline()
@@ -279,20 +285,20 @@ def test_a_signal_settles_the_run_and_says_so(workspace: Workspace, sent: signal
     last = workspace.last_message()
 
     assert running.returncode == code
-    assert complaints(err) == []
+    assert list_complaints(err) == []
     assert (result["type"], result["status"], result["exitCode"]) == ("result", "interrupted", code)
     assert last["info"]["error"]["name"] == "MessageAbortedError"
     assert last["info"]["time"]["completed"]
 
 
-def test_the_second_signal_ends_it_at_once_and_what_it_was_doing_too(workspace: Workspace) -> None:
+def test_the_second_signal_ends_the_run_and_its_command_at_once(workspace: Workspace) -> None:
     pipe = workspace.root / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     # It says by the pipe that it has begun, and holds it open for as long as it lives.
     command = f"trap '' INT TERM; exec 9>{pipe}; echo begun >&9; while true; do sleep 60; done"
     with open_web(Turns(calls("bash", command=command, description="Hold on"))) as web:
-        config = {**os.environ, "OPENCODE_CONFIG_CONTENT": served(web.url)}
+        config = {**os.environ, "OPENCODE_CONFIG_CONTENT": make_config(web.url)}
         running = workspace.start("-m", "mill/m", "hold on", env=config)
         begun = hear(reading, b"begun\n")
         running.send_signal(signal.SIGINT)
@@ -319,11 +325,11 @@ def test_141_a_closed_stdout_ends_the_run(workspace: Workspace) -> None:
     )
     last = workspace.last_message()
 
-    assert (ran.returncode, complaints(ran.stderr)) == (141, [])
+    assert (ran.returncode, list_complaints(ran.stderr)) == (141, [])
     assert last["info"]["time"]["completed"]
 
 
-def test_a_person_at_a_terminal_is_asked_and_may_interrupt_instead(workspace: Workspace) -> None:
+def test_a_person_at_a_terminal_is_asked_and_may_interrupt(workspace: Workspace) -> None:
     workspace.configure(permission={"edit": "ask"})
     leader, follower = pty.openpty()
     running = workspace.start(*DEMO, "go", stdin=follower, stdout=subprocess.PIPE, stderr=follower)
@@ -338,7 +344,7 @@ def test_a_person_at_a_terminal_is_asked_and_may_interrupt_instead(workspace: Wo
     assert running.returncode == 130
 
 
-def test_a_person_at_a_terminal_says_yes_and_it_goes_on(workspace: Workspace) -> None:
+def test_a_run_continues_when_the_person_at_the_terminal_allows_a_call(workspace: Workspace) -> None:
     workspace.configure(permission={"edit": "ask"})
     leader, follower = pty.openpty()
     running = workspace.start(*DEMO, "go", stdin=follower, stdout=subprocess.PIPE, stderr=follower)
@@ -363,7 +369,7 @@ sys.exit(0)
 """
 
 
-def test_a_process_that_something_keeps_from_ending_ends_all_the_same_and_says_what_it_was() -> None:
+def test_a_process_that_does_not_exit_is_ended_and_names_the_reason() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", HANGS.format(seconds=0.2)],
         capture_output=True,
@@ -392,7 +398,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_signal_ends_a_run_that_is_stuck_in_a_write_nobody_takes(times: int) -> None:
+def test_a_signal_ends_a_run_that_is_blocked_on_a_write(times: int) -> None:
     running = subprocess.Popen(
         [sys.executable, "-c", UNREAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -401,7 +407,7 @@ def test_a_signal_ends_a_run_that_is_stuck_in_a_write_nobody_takes(times: int) -
         assert running.stderr.readline() == "ready\n"
         for _ in range(times):
             running.send_signal(signal.SIGTERM)
-        assert running.wait(30) == 143
+        assert running.wait(60) == 143
     finally:
         if running.poll() is None:
             running.kill()

@@ -11,7 +11,7 @@ DRIVER = Path(__file__).parents[2] / "bench" / "first_hour.py"
 
 
 @pytest.mark.slow
-def test_our_programs_run_and_are_measured(tmp_path: Path) -> None:
+def test_the_programs_of_the_first_hour_run_and_are_measured(tmp_path: Path) -> None:
     # A Python that has none of the others: isolated, so that it sees no package of ours either.
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 LONG = "".join(f"## Part {number}\n\n{'woven cloth ' * 60}\n\n- warp\n- weft\n\n" for number in range(140))
 
 
-def test_a_person_changes_between_both_modes_and_leaves_with_the_answer(tmp_path: Path) -> None:
+def test_a_person_switches_between_both_modes_and_leaves_with_the_answer(tmp_path: Path) -> None:
     with open_chat(tmp_path, "chat", size=(112, 30)) as (terminal, _):
         terminal.wait_for("ready")
         terminal.enter("show")
@@ -49,7 +49,8 @@ def test_a_person_changes_between_both_modes_and_leaves_with_the_answer(tmp_path
         left = terminal.wait_for("ended 0")
         assert "It is changed." in left
         assert "1 file changed: hello.txt" in left
-        assert "cost: $0.4200" in left
+        # With the titles; a second one that comes too late is given up.
+        assert "cost: $0.6300" in left or "cost: $0.5250" in left
         assert "continue: weft " in left
 
 
@@ -125,7 +126,9 @@ def test_the_prompt_is_edited_in_an_editor_and_pasted_into(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("mode", ["ui", "chat"])
-def test_it_ends_when_the_terminal_is_gone_and_no_signal_says_so(tmp_path: Path, mode: str) -> None:
+def test_the_full_screen_ends_when_the_terminal_disappears_without_a_signal(
+    tmp_path: Path, mode: str
+) -> None:
     outside, inside = pty.openpty()
     termios.tcsetwinsize(inside, (24, 80))
     # In a session of its own without a controlling terminal: nobody sends SIGHUP.

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from opencode.fake_model import Answer, Called, FakeModel, called, open_fake_model, said
-from weft.testing.tool_contract import processes_in
+from opencode.fake_model import Answer, FakeModel, ModelCall, answer_call, answer_text, open_fake_model
+from weft.testing.tool_contract import list_processes
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -86,7 +86,7 @@ class Workspace:
 
     def run_bash(self, command: str) -> dict[str, Any]:
         """Return the state of the only call of a run."""
-        self.model.plays(called("bash", command=command, description="Try"), said("Done."))
+        self.model.play(answer_call("bash", command=command, description="Try"), answer_text("Done."))
         ran = self.weft("run", "--format", "json", "try it")
         assert ran.returncode == 0, ran.stderr
         lines = [json.loads(line) for line in ran.stdout.splitlines()]
@@ -106,7 +106,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
         yield Workspace(tmp_path.resolve(), model, url)
 
 
-def eventually(holds: Any) -> bool:
+def wait_until(holds: Any) -> bool:
     until = time.monotonic() + GUARD_SECONDS
     while not holds() and time.monotonic() < until:
         time.sleep(0.02)
@@ -117,31 +117,31 @@ def eventually(holds: Any) -> bool:
 
 
 @pytest.mark.parametrize("trial", range(TRIALS))
-def test_a_run_that_is_killed_leaves_no_process_behind(workspace: Workspace, trial: int) -> None:
+def test_a_killed_run_leaves_no_process_behind(workspace: Workspace, trial: int) -> None:
     script = f"setsid sleep 600 & (sleep 600 &) ; touch begun{trial}; sleep 600"
-    workspace.model.plays(called("bash", command=script, description="Wait"), said("Never said."))
+    workspace.model.play(answer_call("bash", command=script, description="Wait"), answer_text("Never said."))
     running = workspace.start("run", "wait")
-    assert eventually((workspace.project / f"begun{trial}").exists)
+    assert wait_until((workspace.project / f"begun{trial}").exists)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    assert eventually(lambda: processes_in(workspace.project) == [])
+    assert wait_until(lambda: list_processes(workspace.project) == [])
 
 
-def test_a_sandboxed_run_that_is_killed_leaves_none_either(workspace: Workspace) -> None:
+def test_a_killed_run_in_a_sandbox_leaves_no_process_behind(workspace: Workspace) -> None:
     workspace.configure(sandbox="auto")
     script = "setsid sleep 600 & touch begun; sleep 600"
-    workspace.model.plays(called("bash", command=script, description="Wait"), said("Never said."))
+    workspace.model.play(answer_call("bash", command=script, description="Wait"), answer_text("Never said."))
     running = workspace.start("run", "wait")
-    assert eventually((workspace.project / "begun").exists)
+    assert wait_until((workspace.project / "begun").exists)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    assert eventually(lambda: processes_in(workspace.project) == [])
+    assert wait_until(lambda: list_processes(workspace.project) == [])
 
 
 # --- keys ---
 
 
-def test_no_key_and_no_password_is_in_the_environment_of_a_command(workspace: Workspace) -> None:
+def test_the_environment_of_a_command_contains_no_key_and_no_password(workspace: Workspace) -> None:
     workspace.env |= KEYS
     said_all = workspace.run_bash("env")["output"]
     assert f"HOME={workspace.root}/home" in said_all
@@ -182,9 +182,9 @@ def test_a_missing_sandbox_is_reported_once_and_by_doctor(workspace: Workspace) 
     workspace.configure(sandbox="auto")
     # A home that is the project cannot be both hidden and written to.
     workspace.env["HOME"] = str(workspace.project)
-    workspace.model.plays(
-        Answer(calls=tuple(Called("bash", {"command": f"touch {n}", "description": "Try"}) for n in "ab")),
-        said("Done."),
+    workspace.model.play(
+        Answer(calls=tuple(ModelCall("bash", {"command": f"touch {n}", "description": "Try"}) for n in "ab")),
+        answer_text("Done."),
     )
     ran = workspace.weft("run", "try it")
     assert ran.stderr.count("the sandbox is not available, commands run without one") == 1
@@ -211,7 +211,7 @@ def test_a_required_but_missing_sandbox_runs_nothing(workspace: Workspace) -> No
 def test_a_session_works_in_a_worktree_and_its_work_is_merged_back(workspace: Workspace) -> None:
     (workspace.project / "hello.txt").write_text("hello\nmine\n")
     script = "echo made > new.txt; echo changed >> sub.txt; pwd"
-    workspace.model.plays(called("bash", command=script, description="Work"), said("Done."))
+    workspace.model.play(answer_call("bash", command=script, description="Work"), answer_text("Done."))
     ran = workspace.weft("run", "--worktree", "do the work")
     (worktree,) = workspace.worktrees()
     (session,) = workspace.sessions()
@@ -231,12 +231,12 @@ def test_a_session_works_in_a_worktree_and_its_work_is_merged_back(workspace: Wo
     assert workspace.worktrees() == []
 
 
-def test_a_session_of_a_worktree_goes_on_there(workspace: Workspace) -> None:
-    workspace.model.plays(said("Here."))
+def test_a_session_of_a_worktree_continues_there(workspace: Workspace) -> None:
+    workspace.model.play(answer_text("Here."))
     workspace.weft("run", "--worktree=there", "first")
     (session,) = workspace.sessions()
     for words in (["--worktree=there", "-c"], ["-s", str(session["id"])]):
-        workspace.model.plays(called("bash", command="pwd", description="Where"), said("There."))
+        workspace.model.play(answer_call("bash", command="pwd", description="Where"), answer_text("There."))
         again = workspace.weft("run", "--format", "json", *words, "second")
         (worktree,) = workspace.worktrees()
         assert worktree["name"] == "there"
@@ -248,8 +248,10 @@ def test_a_session_of_a_worktree_goes_on_there(workspace: Workspace) -> None:
     assert f"the last of this project is {session['id']}, in {worktree['directory']}" in elsewhere.stderr
 
 
-def test_work_that_is_nowhere_else_is_not_discarded_by_the_way(workspace: Workspace) -> None:
-    workspace.model.plays(called("bash", command="echo made > new.txt", description="Work"), said("Done."))
+def test_work_that_exists_nowhere_else_is_not_discarded_without_confirmation(workspace: Workspace) -> None:
+    workspace.model.play(
+        answer_call("bash", command="echo made > new.txt", description="Work"), answer_text("Done.")
+    )
     workspace.weft("run", "--worktree", "x", "do the work")
     refused = workspace.weft("worktree", "discard", "--yes")
     assert refused.returncode == 2
@@ -262,17 +264,17 @@ def test_work_that_is_nowhere_else_is_not_discarded_by_the_way(workspace: Worksp
     assert workspace.worktrees() == []
 
 
-def test_a_run_that_cannot_begin_leaves_no_worktree_behind(workspace: Workspace) -> None:
+def test_a_run_that_cannot_start_leaves_no_worktree_behind(workspace: Workspace) -> None:
     ran = workspace.weft("run", "-m", "no/such", "--worktree", "do it")
     assert ran.returncode == 2
     assert workspace.worktrees() == []
 
 
-def test_a_killed_run_leaves_its_worktree_to_be_merged(workspace: Workspace) -> None:
+def test_the_worktree_of_a_killed_run_can_be_merged(workspace: Workspace) -> None:
     script = "echo half > new.txt; touch begun; sleep 600"
-    workspace.model.plays(called("bash", command=script, description="Work"), said("Never said."))
+    workspace.model.play(answer_call("bash", command=script, description="Work"), answer_text("Never said."))
     running = workspace.start("run", "--worktree=x", "work")
-    assert eventually(lambda: any((workspace.root / "data").glob("opencode/worktree/*/x/begun")))
+    assert wait_until(lambda: any((workspace.root / "data").glob("opencode/worktree/*/x/begun")))
     busy = workspace.weft("worktree", "merge", "x")
     running.send_signal(signal.SIGKILL)
     running.wait()
@@ -281,18 +283,18 @@ def test_a_killed_run_leaves_its_worktree_to_be_merged(workspace: Workspace) -> 
     assert (workspace.project / "new.txt").read_text() == "half\n"
 
 
-def test_the_start_command_runs_only_where_the_project_is_trusted(workspace: Workspace) -> None:
-    workspace.model.plays(said("Hello."))
+def test_the_start_command_runs_only_if_the_project_is_trusted(workspace: Workspace) -> None:
+    workspace.model.play(answer_text("Hello."))
     workspace.weft("run", "hello")
     (record,) = (workspace.root / "data" / "opencode" / "storage" / "project").glob("*.json")
     stored = json.loads(record.read_text())
     record.write_text(json.dumps({**stored, "commands": {"start": "echo ready > ready.txt"}}))
 
-    workspace.model.plays(said("Hello."))
+    workspace.model.play(answer_text("Hello."))
     stranger = workspace.weft("run", "--worktree=one", "hello")
     assert "its start command is not run" in stranger.stderr
     assert workspace.weft("trust", "--yes").returncode == 0
-    workspace.model.plays(said("Hello."))
+    workspace.model.play(answer_text("Hello."))
     trusted = workspace.weft("run", "--worktree=two", "hello")
     assert trusted.returncode == 0, trusted.stderr
     ready = {row["name"]: (Path(row["directory"]) / "ready.txt").exists() for row in workspace.worktrees()}

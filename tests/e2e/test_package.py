@@ -66,7 +66,7 @@ def test_the_package_is_built_installed_alone_and_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_of_a_commit_is_the_same_for_everybody(tmp_path: Path) -> None:
+def test_the_wheel_of_a_commit_is_reproducible(tmp_path: Path) -> None:
     def build_copy(name: str) -> str:
         copy = tmp_path / name
         copy.mkdir()
@@ -99,12 +99,12 @@ def test_the_bill_of_materials_names_every_part_with_its_licence() -> None:
     assert {each["ref"] for each in bill["dependencies"]} <= {"weft", *named}
 
 
-def test_the_version_has_one_place() -> None:
+def test_the_version_is_defined_in_one_place() -> None:
     assert "version" in PROJECT["dynamic"]
     assert "version" not in PROJECT
 
 
-def test_every_extra_is_named_where_it_is_missed_and_no_other_is() -> None:
+def test_exactly_the_existing_extras_are_named_in_code_and_documents() -> None:
     code = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
     pages = [path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]]
     extra = re.compile(r"(?:weft\[|'\.\[|weft's extra )([a-z-]+)")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from given.hostile_session import breakouts
+from given.hostile_session import make_breakouts
 from given.http_server import ProjectServer
 from given.page import (
     SCRIPTS,
@@ -25,7 +25,7 @@ from given.serve_process import start_serve
 from weft.provider.scripted import Say, Think, UseTool
 
 ELSEWHERE = "http://127.0.0.1:9"
-BAD = breakouts(ELSEWHERE)
+BAD = make_breakouts(ELSEWHERE)
 MARKDOWN = (
     f"[one](javascript:ran=1) ![two]({ELSEWHERE}/p.png) <{ELSEWHERE}/auto>\n\n# {BAD}\n\n- {BAD}\n\n```html\n{BAD}\n```\n\n"
     f"a | b\n--|--\n{BAD} | x\n\n\x1b[31mred\x1b]0;title\x07 \u202egnp.exe\u202c a\u200bb"
@@ -62,14 +62,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProjectServer]:
 
 
 @pytest.fixture
-def guest(server: ProjectServer, browser: Browser) -> Iterator[Visit]:
-    with visit(server, browser) as guest:
-        yield guest
+def visitor(server: ProjectServer, browser: Browser) -> Iterator[Visit]:
+    with visit(server, browser) as visitor:
+        yield visitor
 
 
-def test_everything_is_reached_by_keys(guest: Visit) -> None:
-    page = guest.log_in()
-    guest.make_session("say prose", title="By keys")
+def test_everything_is_reachable_by_keyboard(visitor: Visit) -> None:
+    page = visitor.log_in()
+    visitor.make_session("say prose", title="By keys")
     expect(page.get_by_role("link", name="By keys")).to_be_visible()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
@@ -110,14 +110,14 @@ def test_on_a_phone_enter_is_a_new_line_and_nothing_scrolls_sideways(
         "is_mobile": True,
         "device_scale_factor": 2,
     }
-    with visit(server, browser, **phone) as guest:
-        page = guest.log_in()
-        id = guest.make_session("say prose", title="On a phone " + "long" * 30)
-        guest.server.post(
+    with visit(server, browser, **phone) as visitor:
+        page = visitor.log_in()
+        id = visitor.make_session("say prose", title="On a phone " + "long" * 30)
+        visitor.server.post(
             f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]}
         )
         wide = "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
-        other = guest.make_session("edit it", title="Another one")
+        other = visitor.make_session("edit it", title="Another one")
         own = (f"/web/session/{id}", f"/web/session/{id}?panel=changes", compare(id, other), blame(server))
         for path in (*SCREENS, *own):
             page.goto(server.url + path)
@@ -147,12 +147,12 @@ HIDE = """(hidden) => {
 }"""
 
 
-def test_two_tabs_show_the_same(guest: Visit) -> None:
-    guest.context.add_init_script(STREAMS)
-    one = guest.log_in()
-    id = guest.open_session(one)
-    two = guest.context.new_page()
-    two.goto(f"{guest.server.url}/web/session/{id}")
+def test_two_tabs_show_the_same_state(visitor: Visit) -> None:
+    visitor.context.add_init_script(STREAMS)
+    one = visitor.log_in()
+    id = visitor.open_session(one)
+    two = visitor.context.new_page()
+    two.goto(f"{visitor.server.url}/web/session/{id}")
     two.get_by_label("Your prompt").wait_for()
     ask(one, "use the shell")
     for tab in (one, two):
@@ -163,8 +163,8 @@ def test_two_tabs_show_the_same(guest: Visit) -> None:
         expect(tab.get_by_role("button", name="Allow once")).to_have_count(0)
     # A browser has six connections for all tabs: one that nobody looks at gives its own to the next, and catches up later.
     one.evaluate(HIDE, True)
-    three = guest.context.new_page()
-    three.goto(guest.server.url)
+    three = visitor.context.new_page()
+    three.goto(visitor.server.url)
     expect(one.locator("html")).to_have_attribute("data-streams", "0")
     ask(two, "say prose")
     expect(two.get_by_role("heading", name="What I found")).to_be_visible()
@@ -176,17 +176,17 @@ def test_two_tabs_show_the_same(guest: Visit) -> None:
 def test_without_a_login_nothing_is_shown_and_logging_out_ends_it(
     server: ProjectServer, browser: Browser
 ) -> None:
-    with visit(server, browser) as guest:
-        page = guest.context.new_page()
+    with visit(server, browser) as visitor:
+        page = visitor.context.new_page()
         page.goto(f"{server.url}/web/session/ses_1")
         page.get_by_label("Password").fill("wrong")
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("alert")).to_contain_text("not the password")
-        guest.problems.clear()  # the browser reports the refusal, as it should
+        visitor.problems.clear()  # the browser reports the refusal, as it should
         page.get_by_label("Password").fill("a password for the page")
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("heading", name="This session cannot be shown")).to_be_visible()
-        other = guest.context.new_page()
+        other = visitor.context.new_page()
         other.goto(server.url)
         expect(other.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
         page.get_by_role("button", name="Log out").click()
@@ -195,11 +195,11 @@ def test_without_a_login_nothing_is_shown_and_logging_out_ends_it(
         page.get_by_label("Password").fill("a password for the page")
         page.get_by_role("button", name="Log in").click()
         expect(other.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
-        guest.problems.clear()
+        visitor.problems.clear()
 
 
 @pytest.mark.slow
-def test_the_page_comes_back_after_the_server_was_killed(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_reconnects_after_the_server_was_killed(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     project = tmp_path / "project"
     project.mkdir()
@@ -233,18 +233,18 @@ def axe() -> str:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_screen_has_a_serious_fault_of_accessibility(
+def test_no_screen_has_a_serious_accessibility_fault(
     server: ProjectServer, browser: Browser, theme: str
 ) -> None:
     script = axe()
-    with visit(server, browser, color_scheme=theme, bypass_csp=True) as guest:
-        page = guest.log_in()
+    with visit(server, browser, color_scheme=theme, bypass_csp=True) as visitor:
+        page = visitor.log_in()
         (server.project / "hello.txt").write_text("hello there\n")
-        id = guest.make_session(
+        id = visitor.make_session(
             "say prose", "edit it", "make todos", "use a child", "break it", title="Accessible"
         )
-        waiting = guest.make_session(title="Waiting")
-        guest.server.post(
+        waiting = visitor.make_session(title="Waiting")
+        visitor.server.post(
             f"/weft/session/{waiting}/submit", {"parts": [{"type": "text", "text": "use the shell"}]}
         )
         found: dict[str, list[str]] = {}
@@ -257,7 +257,7 @@ def test_no_screen_has_a_serious_fault_of_accessibility(
             compare(id, waiting),
             blame(server),
         ):
-            page.goto(guest.server.url + path)
+            page.goto(visitor.server.url + path)
             page.locator("h1").wait_for()
             settle(page)
             if path == f"/web/session/{id}":
@@ -269,7 +269,7 @@ def test_no_screen_has_a_serious_fault_of_accessibility(
         page.keyboard.press("?")
         page.get_by_role("dialog").wait_for()
         found["keys"] = page.evaluate(AXE)
-        page.goto(f"{guest.server.url}/web/session/{id}")
+        page.goto(f"{visitor.server.url}/web/session/{id}")
         page.evaluate(script)
         for name in DIALOGS:
             page.get_by_label("What to do with this session").click()
@@ -279,7 +279,7 @@ def test_no_screen_has_a_serious_fault_of_accessibility(
             found[name] = page.evaluate(AXE)
             page.keyboard.press("Escape")
             page.get_by_role("dialog").wait_for(state="detached")
-        guest.server.post(f"/session/{waiting}/abort")
+        visitor.server.post(f"/session/{waiting}/abort")
         assert {path: faults for path, faults in found.items() if faults} == {}
 
 
@@ -296,9 +296,9 @@ def settle(page: Page) -> None:
     expect(page.get_by_text("Loading …")).to_have_count(0)
 
 
-def test_hostile_content_is_only_text(guest: Visit) -> None:
-    page = guest.log_in()
-    guest.open_session(page, title=BAD)
+def test_hostile_content_is_shown_as_text(visitor: Visit) -> None:
+    page = visitor.log_in()
+    visitor.open_session(page, title=BAD)
     ask(page, "hostile " + BAD)
     request = page.get_by_role("region", name="The agent asks for permission")
     expect(request).to_contain_text("cat hostile.html")
@@ -316,13 +316,13 @@ def test_hostile_content_is_only_text(guest: Visit) -> None:
     assert "\x1b" not in shown
     links = [str(each.get_attribute("href")) for each in page.locator(".prose a").all()]
     assert [link for link in links if not link.startswith(ELSEWHERE)] == []
-    page.goto(guest.server.url)
+    page.goto(visitor.server.url)
     expect(page.locator("a.row-title").filter(has_text="<script>")).to_be_visible()
 
 
-def test_a_session_is_saved_as_one_file_and_printed_whole(guest: Visit, tmp_path: Path) -> None:
-    page = guest.log_in()
-    guest.open_session(page, "say prose", title="To keep")
+def test_a_session_is_saved_as_one_file_and_printed_completely(visitor: Visit, tmp_path: Path) -> None:
+    page = visitor.log_in()
+    visitor.open_session(page, "say prose", title="To keep")
     page.get_by_label("What to do with this session").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as one HTML file").click()

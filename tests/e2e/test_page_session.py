@@ -41,18 +41,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProjectServer]:
 
 
 @pytest.fixture
-def guest(server: ProjectServer, browser: Browser) -> Iterator[Visit]:
-    with visit(server, browser) as guest:
-        yield guest
+def visitor(server: ProjectServer, browser: Browser) -> Iterator[Visit]:
+    with visit(server, browser) as visitor:
+        yield visitor
 
 
 @pytest.fixture
-def page(guest: Visit) -> Page:
-    return guest.log_in()
+def page(visitor: Visit) -> Page:
+    return visitor.log_in()
 
 
-def test_an_answer_is_shown_as_it_is_written(guest: Visit, page: Page) -> None:
-    guest.open_session(page)
+def test_an_answer_is_shown_while_it_is_written(visitor: Visit, page: Page) -> None:
+    visitor.open_session(page)
     page.evaluate(LISTEN)
     ask(page, "say prose")
     answer = page.get_by_role("article", name="Answer")
@@ -70,8 +70,8 @@ def test_an_answer_is_shown_as_it_is_written(guest: Visit, page: Page) -> None:
     expect(answer.get_by_text("I should look at both shuttles first.").last).to_be_visible()
 
 
-def test_text_arrives_before_the_answer_ends_and_stop_ends_it(guest: Visit, page: Page) -> None:
-    guest.open_session(page)
+def test_text_arrives_before_the_answer_ends_and_stop_ends_it(visitor: Visit, page: Page) -> None:
+    visitor.open_session(page)
     ask(page, "speak slowly")
     expect(page.get_by_role("article", name="Answer")).to_contain_text("word word")
     expect(page.locator(".activity")).to_contain_text("Working")
@@ -84,15 +84,15 @@ def test_text_arrives_before_the_answer_ends_and_stop_ends_it(guest: Visit, page
     expect(page.locator(".activity")).to_have_count(0)
 
 
-def test_a_failure_is_told_in_words(guest: Visit, page: Page) -> None:
-    guest.open_session(page)
+def test_a_failure_is_explained(visitor: Visit, page: Page) -> None:
+    visitor.open_session(page)
     ask(page, "break it")
     expect(page.get_by_role("alert")).to_contain_text("the model is out of thread")
 
 
-def test_a_call_is_one_line_and_opens_on_demand(guest: Visit, page: Page) -> None:
-    (guest.server.project / "hello.txt").write_text("hello there\n")
-    guest.open_session(page, "edit it")
+def test_a_call_is_one_line_and_opens_on_demand(visitor: Visit, page: Page) -> None:
+    (visitor.server.project / "hello.txt").write_text("hello there\n")
+    visitor.open_session(page, "edit it")
     call = page.locator("details.call").filter(has_text="edit")
     expect(call.locator("summary")).to_contain_text("hello.txt")
     expect(call.get_by_role("img", name="done")).to_be_visible()
@@ -105,10 +105,10 @@ def test_a_call_is_one_line_and_opens_on_demand(guest: Visit, page: Page) -> Non
 
 
 def test_changes_are_shown_unified_and_side_by_side_for_a_prompt_and_the_session(
-    guest: Visit, page: Page
+    visitor: Visit, page: Page
 ) -> None:
-    (guest.server.project / "hello.txt").write_text("hello there\n")
-    guest.open_session(page, "edit it")
+    (visitor.server.project / "hello.txt").write_text("hello there\n")
+    visitor.open_session(page, "edit it")
     page.get_by_role("link", name="1 file changed").click()
     expect(page.get_by_role("heading", name="What this prompt changed")).to_be_visible()
     expect(page.locator("table.diff.unified tr.add")).to_have_count(2)
@@ -122,9 +122,9 @@ def test_changes_are_shown_unified_and_side_by_side_for_a_prompt_and_the_session
     expect(page.get_by_role("article", name="Prompt")).to_be_visible()
 
 
-def test_who_wrote_a_line_what_broke_a_check_and_a_replay_are_shown(guest: Visit, page: Page) -> None:
-    (guest.server.project / "hello.txt").write_text("hello there\n")
-    id = guest.open_session(page, "edit it", title="Explained")
+def test_blame_bisection_and_replay_are_shown(visitor: Visit, page: Page) -> None:
+    (visitor.server.project / "hello.txt").write_text("hello there\n")
+    id = visitor.open_session(page, "edit it", title="Explained")
     page.get_by_label("What to do with this session").click()
     page.get_by_role("button", name="Find what broke a check …").click()
     page.get_by_role("textbox", name="Check").fill("grep there hello.txt")
@@ -138,15 +138,15 @@ def test_who_wrote_a_line_what_broke_a_check_and_a_replay_are_shown(guest: Visit
     page.get_by_role("button", name="Replay", exact=True).click()
     expect(page.get_by_role("heading", name="The same: all 3 steps as recorded")).to_be_visible()
     page.keyboard.press("Escape")
-    page.goto(f"{guest.server.url}/web/session/{id}?panel=changes")
+    page.goto(f"{visitor.server.url}/web/session/{id}?panel=changes")
     page.get_by_role("link", name="Who wrote it").click()
     lines = page.get_by_role("group", name="Lines")
     expect(lines.get_by_role("row").filter(has_text="hello loom")).to_contain_text("Explained step 2")
     expect(page.get_by_role("group", name="Changes by sessions")).to_contain_text("Explained")
 
 
-def test_a_permission_shows_what_would_be_done_and_is_given_once(guest: Visit, page: Page) -> None:
-    guest.open_session(page)
+def test_a_permission_shows_what_would_be_done_and_is_granted_once(visitor: Visit, page: Page) -> None:
+    visitor.open_session(page)
     ask(page, "use the shell")
     request = page.get_by_role("region", name="The agent asks for permission")
     expect(request).to_contain_text("echo warp and weft")
@@ -159,28 +159,28 @@ def test_a_permission_shows_what_would_be_done_and_is_given_once(guest: Visit, p
     expect(page.locator("pre.output")).to_contain_text("warp and weft")
 
 
-def test_a_permission_that_is_asked_for_while_the_page_loads_is_shown(guest: Visit, page: Page) -> None:
-    id = guest.make_session(title="Racing")
+def test_a_permission_requested_while_the_page_loads_is_shown(visitor: Visit, page: Page) -> None:
+    id = visitor.make_session(title="Racing")
 
     def answer_late(route: Route) -> None:
         """Let the server look first, and deliver what it saw after the agent has asked."""
         seen = route.fetch()
-        if not guest.server.get("/permission"):
-            guest.server.post(
+        if not visitor.server.get("/permission"):
+            visitor.server.post(
                 f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]}
             )
             expect(page).to_have_title(re.compile(r"^\(1\)"))
         route.fulfill(response=seen)
 
     page.route("**/weft/view/status", answer_late, times=1)
-    page.goto(f"{guest.server.url}/web/session/{id}")
+    page.goto(f"{visitor.server.url}/web/session/{id}")
     expect(page.get_by_role("region", name="The agent asks for permission")).to_be_visible()
     page.get_by_role("button", name="Allow once").click()
     expect(page.get_by_label("Conversation").get_by_text("The shell has spoken.")).to_be_visible()
 
 
-def test_a_permission_is_refused_with_a_reason(guest: Visit, page: Page) -> None:
-    id = guest.open_session(page)
+def test_a_permission_is_refused_with_a_reason(visitor: Visit, page: Page) -> None:
+    id = visitor.open_session(page)
     ask(page, "use the shell")
     page.get_by_role("button", name="No …").click()
     page.get_by_label("What should the agent do instead?").fill("weave by hand")
@@ -188,43 +188,45 @@ def test_a_permission_is_refused_with_a_reason(guest: Visit, page: Page) -> None
     expect(page.locator(".call.error")).to_be_visible()
     calls = [
         part
-        for each in guest.server.get(f"/session/{id}/message")
+        for each in visitor.server.get(f"/session/{id}/message")
         for part in each["parts"]
         if part["type"] == "tool"
     ]
     assert "weave by hand" in calls[0]["state"]["error"]
 
 
-def test_a_permission_is_given_for_the_session_and_revoked_in_the_settings(guest: Visit, page: Page) -> None:
-    guest.open_session(page)
+def test_a_permission_is_granted_for_the_session_and_revoked_in_the_settings(
+    visitor: Visit, page: Page
+) -> None:
+    visitor.open_session(page)
     ask(page, "use the shell")
     page.get_by_label("How far this permission reaches").select_option("project")
     page.get_by_role("button", name="Always allow").click()
     expect(page.get_by_label("Conversation").get_by_text("The shell has spoken.")).to_be_visible()
-    assert [each["scope"] for each in guest.server.get("/weft/grant")] == ["project"]
-    page.goto(f"{guest.server.url}/web/settings?tab=permissions")
+    assert [each["scope"] for each in visitor.server.get("/weft/grant")] == ["project"]
+    page.goto(f"{visitor.server.url}/web/settings?tab=permissions")
     page.get_by_role("button", name="Revoke").click()
     expect(page.get_by_text("Nothing.")).to_be_visible()
-    assert guest.server.get("/weft/grant") == []
+    assert visitor.server.get("/weft/grant") == []
 
 
-def test_a_question_is_answered(guest: Visit, page: Page) -> None:
-    id = guest.open_session(page)
+def test_a_question_is_answered(visitor: Visit, page: Page) -> None:
+    id = visitor.open_session(page)
     ask(page, "ask a question")
     page.get_by_label("silk").check()
     page.get_by_role("button", name="Answer").click()
     expect(page.get_by_label("Conversation").get_by_text("Then so be it.")).to_be_visible()
     calls = [
         part
-        for each in guest.server.get(f"/session/{id}/message")
+        for each in visitor.server.get(f"/session/{id}/message")
         for part in each["parts"]
         if part["type"] == "tool"
     ]
     assert "silk" in calls[0]["state"]["output"]
 
 
-def test_todos_stand_beside_the_conversation(guest: Visit, page: Page) -> None:
-    guest.open_session(page)
+def test_todos_are_shown_beside_the_conversation(visitor: Visit, page: Page) -> None:
+    visitor.open_session(page)
     ask(page, "make todos")
     beside = page.get_by_role("complementary", name="About this session")
     expect(beside.get_by_role("listitem")).to_have_text(
@@ -232,29 +234,27 @@ def test_todos_stand_beside_the_conversation(guest: Visit, page: Page) -> None:
     )
 
 
-def test_a_child_session_is_read_inline(guest: Visit, page: Page) -> None:
-    guest.open_session(page, "use a child")
+def test_a_child_session_is_shown_inline(visitor: Visit, page: Page) -> None:
+    visitor.open_session(page, "use a child")
     page.get_by_text("Child session", exact=False).first.click()
     expect(page.locator(".child").get_by_role("heading", name="What I found")).to_be_visible()
     page.get_by_role("link", name="open it").click()
     expect(page.get_by_role("link", name="parent session")).to_be_visible()
 
 
-def test_what_a_child_asked_before_the_page_was_opened_is_answered_in_its_parent(
-    guest: Visit, page: Page
-) -> None:
-    id = guest.make_session(title="Sends a child")
-    guest.server.post(f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "run an errand"}]})
+def test_an_earlier_request_of_a_child_is_answered_in_its_parent(visitor: Visit, page: Page) -> None:
+    id = visitor.make_session(title="Sends a child")
+    visitor.server.post(f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "run an errand"}]})
     expect(page.get_by_role("link", name="An agent needs you")).to_be_visible()
-    page.goto(f"{guest.server.url}/web/session/{id}")
+    page.goto(f"{visitor.server.url}/web/session/{id}")
     page.get_by_role("button", name="Allow once").click()
     expect(page.get_by_label("Conversation").get_by_text("The errand is run.")).to_be_visible()
 
 
-def test_undo_shows_what_happens_to_each_file_and_redo_brings_it_back(guest: Visit, page: Page) -> None:
-    file = guest.server.project / "hello.txt"
+def test_undo_shows_the_fate_of_each_file_and_redo_restores_them(visitor: Visit, page: Page) -> None:
+    file = visitor.server.project / "hello.txt"
     file.write_text("hello there\n")
-    guest.open_session(page, "edit it")
+    visitor.open_session(page, "edit it")
     assert file.read_text() == "hello loom\nand weft\n"
     page.get_by_role("article", name="Prompt").get_by_label("What to do with this prompt").click()
     page.get_by_role("button", name="Undo to before this").click()
@@ -268,44 +268,46 @@ def test_undo_shows_what_happens_to_each_file_and_redo_brings_it_back(guest: Vis
     assert file.read_text() == "hello loom\nand weft\n"
 
 
-def test_a_session_is_forked_before_a_message(guest: Visit, page: Page) -> None:
-    id = guest.open_session(page, "one", "two")
+def test_a_session_is_forked_before_a_message(visitor: Visit, page: Page) -> None:
+    id = visitor.open_session(page, "one", "two")
     expect(page.get_by_role("article", name="Prompt")).to_have_count(2)
     page.get_by_role("article", name="Prompt").last.get_by_label("What to do with this prompt").click()
     page.get_by_role("button", name="Fork before this").click()
     page.wait_for_url(lambda url: id not in url)
     expect(page.get_by_role("article", name="Prompt")).to_have_count(1)
     expect(page.get_by_role("heading", name="Forked from")).to_be_visible()
-    page.goto(f"{guest.server.url}/web/session/{id}")
+    page.goto(f"{visitor.server.url}/web/session/{id}")
     page.get_by_role("article", name="Answer").first.get_by_label("What to do with this answer").click()
     page.get_by_role("button", name="Fork after this").click()
     page.wait_for_url(lambda url: id not in url)
     expect(page.get_by_role("article", name="Answer")).to_have_count(1)
 
 
-def test_a_session_is_compacted(guest: Visit, page: Page) -> None:
-    guest.open_session(page, "one", "two")
+def test_a_session_is_compacted(visitor: Visit, page: Page) -> None:
+    visitor.open_session(page, "one", "two")
     page.get_by_label("What to do with this session").click()
     page.get_by_role("button", name="Compact").click()
     expect(page.get_by_text("Earlier messages were summarised here")).to_be_visible()
 
 
-def test_a_session_is_shared_after_a_look_at_what_is_redacted(guest: Visit, page: Page) -> None:
-    guest.open_session(page, "my key is sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY", title="To be shared")
+def test_a_session_is_shared_after_a_preview_of_the_redactions(visitor: Visit, page: Page) -> None:
+    visitor.open_session(
+        page, "my key is sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY", title="To be shared"
+    )
     page.get_by_label("What to do with this session").click()
     page.get_by_role("button", name="Share …").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("heading", name="What is redacted")).to_be_visible()
     dialog.get_by_role("button", name="Share", exact=True).click()
     expect(dialog.get_by_role("link")).to_contain_text("/s/")
-    page.goto(f"{guest.server.url}/web/shares")
+    page.goto(f"{visitor.server.url}/web/shares")
     expect(page.get_by_role("link", name="To be shared")).to_be_visible()
     page.get_by_role("button", name="Revoke").click()
     expect(page.get_by_text("Nothing is shared")).to_be_visible()
 
 
-def test_files_and_commands_are_completed(guest: Visit, page: Page) -> None:
-    id = guest.open_session(page)
+def test_files_and_commands_are_completed(visitor: Visit, page: Page) -> None:
+    id = visitor.open_session(page)
     prompt = page.get_by_label("Your prompt")
     prompt.press_sequentially("look at @hel")
     expect(page.get_by_role("option", name="hello.txt")).to_be_visible()
@@ -313,7 +315,7 @@ def test_files_and_commands_are_completed(guest: Visit, page: Page) -> None:
     expect(prompt).to_have_value("look at @hello.txt ")
     prompt.press("Enter")
     expect(page.get_by_label("Conversation").get_by_text("Here is a short answer.")).to_be_visible()
-    parts = guest.server.get(f"/session/{id}/message")[0]["parts"]
+    parts = visitor.server.get(f"/session/{id}/message")[0]["parts"]
     assert any("hello" in part.get("text", "") and part.get("synthetic") for part in parts), parts
     prompt.press_sequentially("/ren")
     expect(page.get_by_role("option", name="/rename")).to_be_visible()
@@ -324,8 +326,29 @@ def test_files_and_commands_are_completed(guest: Visit, page: Page) -> None:
     expect(page.get_by_role("heading", name="A better name")).to_be_visible()
 
 
-def test_pictures_are_dropped_and_pasted_and_shown(guest: Visit, page: Page) -> None:
-    guest.open_session(page)
+def test_a_late_answer_for_fewer_letters_completes_nothing(visitor: Visit, page: Page) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    visitor.open_session(page)
+    page.route(re.compile(r"/find/file\?query=&"), hold)
+    prompt = page.get_by_label("Your prompt")
+    offers = page.get_by_role("listbox", name="Completions").get_by_role("option")
+    prompt.press_sequentially("look at @hel")
+    expect(offers).to_have_text(["hello.txt"])
+    with page.expect_response(re.compile(r"/find/file\?query=&")):
+        held[0].continue_()
+    page.evaluate("() => new Promise(requestAnimationFrame)")  # what the answer changed is drawn now
+    expect(offers).to_have_text(["hello.txt"])
+    prompt.press("Enter")
+    expect(prompt).to_have_value("look at @hello.txt ")
+    expect(offers).to_have_count(0)
+
+
+def test_images_can_be_dropped_pasted_and_are_shown(visitor: Visit, page: Page) -> None:
+    visitor.open_session(page)
     content = base64.b64encode(make_png()).decode()
     data = page.evaluate_handle(DROP, ["loom.png", "image/png", content])
     page.dispatch_event("form.prompt", "drop", {"dataTransfer": data})
@@ -345,18 +368,18 @@ def test_pictures_are_dropped_and_pasted_and_shown(guest: Visit, page: Page) -> 
     assert picture.evaluate("each => each.decode().then(() => each.naturalWidth)") == 24
 
 
-def test_agent_and_model_are_chosen(guest: Visit, page: Page) -> None:
-    id = guest.open_session(page)
+def test_agent_and_model_are_chosen(visitor: Visit, page: Page) -> None:
+    id = visitor.open_session(page)
     page.get_by_label("Agent").select_option("plan")
     page.get_by_label("Model").select_option("scripted/test")
     ask(page, "think about it")
     expect(page.get_by_label("Conversation").get_by_text("Here is a short answer.")).to_be_visible()
-    info = guest.server.get(f"/session/{id}/message")[0]["info"]
+    info = visitor.server.get(f"/session/{id}/message")[0]["info"]
     assert (info["agent"], info["model"]) == ("plan", {"providerID": "scripted", "modelID": "test"})
 
 
-def test_context_and_cost_are_shown(guest: Visit, page: Page) -> None:
-    guest.open_session(page, "say prose")
+def test_context_and_cost_are_shown(visitor: Visit, page: Page) -> None:
+    visitor.open_session(page, "say prose")
     facts = page.locator(".facts")
     expect(facts).to_contain_text("Cost")
     facts.get_by_role("button").click()
@@ -367,18 +390,18 @@ def test_context_and_cost_are_shown(guest: Visit, page: Page) -> None:
     expect(dialog.get_by_role("img")).to_have_attribute("aria-label", re.compile("Tools: [0-9]+ %"))
 
 
-def test_a_message_is_copied_as_it_was_written(guest: Visit, page: Page) -> None:
-    guest.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    guest.open_session(page, "say prose")
+def test_a_message_is_copied_as_it_was_written(visitor: Visit, page: Page) -> None:
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visitor.open_session(page, "say prose")
     page.get_by_label("What to do with this answer").click()
     page.get_by_role("listitem").get_by_role("button", name="Copy", exact=True).first.click()
     expect(page.get_by_role("status").filter(has_text="Copied")).to_be_attached()
     assert str(page.evaluate("navigator.clipboard.readText()")).startswith("## What I found")
 
 
-def test_old_messages_are_loaded_when_they_are_wanted(guest: Visit, page: Page) -> None:
-    id = guest.make_session(*(f"prompt {number}" for number in range(25)))
-    page.goto(f"{guest.server.url}/web/session/{id}")
+def test_old_messages_are_loaded_on_demand(visitor: Visit, page: Page) -> None:
+    id = visitor.make_session(*(f"prompt {number}" for number in range(25)))
+    page.goto(f"{visitor.server.url}/web/session/{id}")
     expect(page.get_by_text("prompt 24", exact=True)).to_be_in_viewport()
     expect(page.get_by_text("prompt 0", exact=True)).to_have_count(0)
     page.mouse.wheel(0, -100_000)

@@ -26,14 +26,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProjectServer]:
 
 
 @pytest.fixture
-def guest(server: ProjectServer, browser: Browser) -> Iterator[Visit]:
-    with visit(server, browser) as guest:
-        yield guest
+def visitor(server: ProjectServer, browser: Browser) -> Iterator[Visit]:
+    with visit(server, browser) as visitor:
+        yield visitor
 
 
 @pytest.fixture
-def page(guest: Visit) -> Page:
-    return guest.log_in()
+def page(visitor: Visit) -> Page:
+    return visitor.log_in()
 
 
 def row(page: Page, title: str) -> Page:
@@ -47,10 +47,10 @@ def choose(page: Page, title: str, action: str) -> None:
     page.get_by_role("button", name=action, exact=True).click()
 
 
-def test_sessions_appear_run_and_are_put_in_order(guest: Visit, page: Page) -> None:
-    first = guest.make_session("one", title="Warp")
+def test_sessions_appear_run_and_are_sorted(visitor: Visit, page: Page) -> None:
+    first = visitor.make_session("one", title="Warp")
     expect(page.get_by_role("link", name="Warp")).to_be_visible()
-    guest.make_session("two", title="Woof")
+    visitor.make_session("two", title="Woof")
     expect(page.locator("a.row-title").first).to_have_text("Woof")
     choose(page, "Warp", "Pin")
     expect(page.locator("a.row-title").first).to_contain_text("Warp")
@@ -61,13 +61,13 @@ def test_sessions_appear_run_and_are_put_in_order(guest: Visit, page: Page) -> N
     page.get_by_label("Tags, separated by spaces").fill("loom linen")
     page.get_by_role("button", name="Save").click()
     expect(row(page, "Warp threads").locator(".tag")).to_have_text(["loom", "linen"])
-    assert guest.server.get(f"/session/{first}")["weft"]["tags"] == ["loom", "linen"]
+    assert visitor.server.get(f"/session/{first}")["weft"]["tags"] == ["loom", "linen"]
     page.get_by_role("link", name="linen").click()
     expect(page.get_by_role("link", name="Woof")).to_have_count(0)
 
 
-def test_a_session_goes_to_the_archive_and_to_the_trash_and_comes_back(guest: Visit, page: Page) -> None:
-    guest.make_session("one", title="Shed")
+def test_a_session_is_archived_trashed_and_restored(visitor: Visit, page: Page) -> None:
+    visitor.make_session("one", title="Shed")
     choose(page, "Shed", "Archive")
     expect(page.get_by_role("link", name="Shed")).to_have_count(0)
     page.get_by_label("archived").check()
@@ -82,8 +82,10 @@ def test_a_session_goes_to_the_archive_and_to_the_trash_and_comes_back(guest: Vi
     expect(page.get_by_role("link", name="Shed")).to_be_visible()
 
 
-def test_a_search_shows_where_the_words_are(guest: Visit, page: Page) -> None:
-    guest.make_session("where is the heddle?", *(f"prompt {number}" for number in range(25)), title="Looking")
+def test_a_search_shows_where_the_words_are(visitor: Visit, page: Page) -> None:
+    visitor.make_session(
+        "where is the heddle?", *(f"prompt {number}" for number in range(25)), title="Looking"
+    )
     page.get_by_label("Search all sessions").fill("heddle")
     expect(page.locator("mark")).to_have_text("heddle")
     assert "q=heddle" in page.url
@@ -91,10 +93,10 @@ def test_a_search_shows_where_the_words_are(guest: Visit, page: Page) -> None:
     expect(page.get_by_text("where is the heddle?")).to_be_in_viewport()
 
 
-def test_sessions_are_found_by_their_agent_and_model(guest: Visit, page: Page) -> None:
-    guest.make_session("use a child", title="Built")
-    planned = guest.make_session(title="Planned")
-    guest.server.post(
+def test_sessions_are_found_by_their_agent_and_model(visitor: Visit, page: Page) -> None:
+    visitor.make_session("use a child", title="Built")
+    planned = visitor.make_session(title="Planned")
+    visitor.server.post(
         f"/session/{planned}/message", {"agent": "plan", "parts": [{"type": "text", "text": "heddles first"}]}
     )
     page.get_by_label("Agent", exact=True).fill("plan")
@@ -118,9 +120,9 @@ def test_sessions_are_found_by_their_agent_and_model(guest: Visit, page: Page) -
 
 
 def test_a_session_is_exported_forked_and_its_family_is_shown(
-    guest: Visit, page: Page, tmp_path: Path
+    visitor: Visit, page: Page, tmp_path: Path
 ) -> None:
-    guest.make_session("use a child", title="Family")
+    visitor.make_session("use a child", title="Family")
     page.reload()
     page.get_by_label("What to do with Family").click()
     with page.expect_download() as download:
@@ -133,17 +135,17 @@ def test_a_session_is_exported_forked_and_its_family_is_shown(
     expect(page.get_by_role("article", name="Prompt")).to_be_visible()
 
 
-def test_a_new_session_is_started(guest: Visit, page: Page) -> None:
+def test_a_new_session_is_started(visitor: Visit, page: Page) -> None:
     page.get_by_role("button", name="New session").click()
-    expect(page.get_by_label("Directory")).to_have_value(str(guest.server.project))
+    expect(page.get_by_label("Directory")).to_have_value(str(visitor.server.project))
     page.get_by_role("button", name="Start").click()
     ask(page, "hello")
     expect(page.get_by_label("Conversation").get_by_text("Here is a short answer.")).to_be_visible()
 
 
-def test_what_runs_and_waits_is_seen_in_the_list(guest: Visit, page: Page) -> None:
-    id = guest.make_session(title="Busy")
-    guest.server.post(f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]})
+def test_running_and_waiting_sessions_are_marked_in_the_list(visitor: Visit, page: Page) -> None:
+    id = visitor.make_session(title="Busy")
+    visitor.server.post(f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]})
     expect(row(page, "Busy").get_by_text("waiting for you")).to_be_visible()
     page.get_by_label("Status").select_option("waiting")
     expect(page.locator("a.row-title")).to_have_text(["Busy"])
@@ -152,10 +154,10 @@ def test_what_runs_and_waits_is_seen_in_the_list(guest: Visit, page: Page) -> No
     expect(page.get_by_label("Conversation").get_by_text("The shell has spoken.")).to_be_visible()
 
 
-def test_pictures_show_cost_and_where_time_went(guest: Visit, page: Page) -> None:
-    (guest.server.project / "hello.txt").write_text("hello there\n")
-    id = guest.make_session("edit it", title="Drawn")
-    page.goto(f"{guest.server.url}/web/pictures")
+def test_charts_show_cost_and_where_time_went(visitor: Visit, page: Page) -> None:
+    (visitor.server.project / "hello.txt").write_text("hello there\n")
+    id = visitor.make_session("edit it", title="Drawn")
+    page.goto(f"{visitor.server.url}/web/pictures")
     expect(page.get_by_role("heading", name="Cost by day")).to_be_visible()
     expect(page.locator(".tile").filter(has_text="Cost")).to_contain_text("$")
     expect(page.locator(".bars").filter(has_text="edit")).to_contain_text("call")
@@ -164,19 +166,19 @@ def test_pictures_show_cost_and_where_time_went(guest: Visit, page: Page) -> Non
     expect(page.locator(".bars").filter(has_text="edit")).to_contain_text("$")
     page.get_by_role("button", name="all time").click()
     expect(page.get_by_role("button", name="all time")).to_have_attribute("aria-pressed", "true")
-    guest.server.post(f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]})
+    visitor.server.post(f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]})
     page.get_by_role("link", name="An agent needs you").click()
     page.get_by_role("button", name="Allow once").click()
     expect(page.get_by_label("Conversation").get_by_text("The shell has spoken.")).to_be_visible()
-    page.goto(f"{guest.server.url}/web/pictures?session={id}")
+    page.goto(f"{visitor.server.url}/web/pictures?session={id}")
     expect(page.locator(".timeline .wait")).to_have_count(1)
     expect(page.locator(".curve")).to_be_visible()
 
 
-def test_a_prompt_is_tried_several_times_and_one_result_is_adopted(guest: Visit, page: Page) -> None:
-    file = guest.server.project / "hello.txt"
+def test_a_prompt_is_tried_several_times_and_one_result_is_adopted(visitor: Visit, page: Page) -> None:
+    file = visitor.server.project / "hello.txt"
     file.write_text("hello there\n")
-    page.goto(f"{guest.server.url}/web/trials")
+    page.goto(f"{visitor.server.url}/web/trials")
     page.get_by_role("button", name="New trials").click()
     page.get_by_label("Prompt").fill("edit it")
     page.get_by_label("Trials of each model").press("ArrowDown")
@@ -203,8 +205,8 @@ def test_a_prompt_is_tried_several_times_and_one_result_is_adopted(guest: Visit,
     expect(page.locator(".trial-group")).to_contain_text("2 trials")
 
 
-def test_settings_show_what_there_is_and_where_it_comes_from(guest: Visit, page: Page) -> None:
-    page.goto(f"{guest.server.url}/web/settings")
+def test_settings_are_shown_with_their_sources(visitor: Visit, page: Page) -> None:
+    page.goto(f"{visitor.server.url}/web/settings")
     expect(page.get_by_text("The server takes work")).to_be_visible()
     for tab, words in {
         "Providers and models": "Scripted",
@@ -216,9 +218,9 @@ def test_settings_show_what_there_is_and_where_it_comes_from(guest: Visit, page:
         expect(page.locator(".settings")).to_contain_text(words)
 
 
-def test_health_names_what_is_wrong_and_storage_what_it_takes(guest: Visit, page: Page) -> None:
-    guest.make_session("one", title="Weighed")
-    page.goto(f"{guest.server.url}/web/settings")
+def test_health_lists_findings_and_storage_lists_sizes(visitor: Visit, page: Page) -> None:
+    visitor.make_session("one", title="Weighed")
+    page.goto(f"{visitor.server.url}/web/settings")
     expect(page.get_by_role("heading", name="What the doctor finds")).to_be_visible()
     expect(page.locator(".card").filter(has_text="What the doctor finds")).to_contain_text("Python 3")
     page.get_by_role("link", name="Storage").click()
@@ -227,12 +229,12 @@ def test_health_names_what_is_wrong_and_storage_what_it_takes(guest: Visit, page
     expect(page.get_by_role("heading", name="Weighed")).to_be_visible()
 
 
-def test_a_project_is_trusted_after_its_programs_were_shown(guest: Visit, page: Page) -> None:
-    config = guest.server.project / "opencode.json"
+def test_a_project_is_trusted_after_its_programs_were_shown(visitor: Visit, page: Page) -> None:
+    config = visitor.server.project / "opencode.json"
     config.write_text(
         json.dumps({"formatter": {"loom": {"command": ["./comb", "$FILE"], "extensions": [".x"]}}})
     )
-    page.goto(f"{guest.server.url}/web/settings?tab=trust")
+    page.goto(f"{visitor.server.url}/web/settings?tab=trust")
     held = page.get_by_role("group", name="What it brings along")
     expect(held).to_contain_text("./comb")
     expect(page.get_by_text("not trusted", exact=True)).to_be_visible()
@@ -248,7 +250,7 @@ def test_a_project_is_trusted_after_its_programs_were_shown(guest: Visit, page: 
     expect(page.get_by_text("You have not been asked about it.")).to_be_visible()
     config.unlink()
     # The refused request was shown, not hidden.
-    guest.problems = [each for each in guest.problems if "409" not in each]
+    visitor.problems = [each for each in visitor.problems if "409" not in each]
 
 
 def find_free_port() -> int:
@@ -257,7 +259,7 @@ def find_free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def test_a_browser_logs_in_at_an_mcp_server_and_comes_back(
+def test_a_browser_logs_in_to_an_mcp_server_and_returns(
     browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with serve_app(app_with_login(OAuthProvider())) as far:
@@ -266,12 +268,12 @@ def test_a_browser_logs_in_at_an_mcp_server_and_comes_back(
             "experimental": {"weft": {"mcp": {"callbackPort": find_free_port()}}},
         }
         place = tmp_path_factory.mktemp("far")
-        with serve_page(place, config=config) as server, visit(server, browser) as guest:
-            page = guest.log_in()
+        with serve_page(place, config=config) as server, visit(server, browser) as visitor:
+            page = visitor.log_in()
             page.goto(f"{server.url}/web/settings?tab=mcp")
             expect(page.get_by_text("needs a login")).to_be_visible()
             page.get_by_role("button", name="Log in").click()
-            with guest.context.expect_page() as opened:
+            with visitor.context.expect_page() as opened:
                 page.get_by_role("link", name="Open the login page").click()
             expect(opened.value.locator("body")).not_to_be_empty()
             expect(page.get_by_text("connected", exact=True)).to_be_visible()
@@ -279,5 +281,5 @@ def test_a_browser_logs_in_at_an_mcp_server_and_comes_back(
             page.get_by_role("button", name="Forget the login").click()
             expect(page.get_by_text("needs a login")).to_be_visible()
             # The login page is elsewhere, as it should be.
-            guest.requests.clear()
-            guest.problems = [each for each in guest.problems if "favicon.ico" not in each]
+            visitor.requests.clear()
+            visitor.problems = [each for each in visitor.problems if "favicon.ico" not in each]

@@ -34,7 +34,7 @@ class Shell:
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
-    def asked(self) -> list[dict[str, Any]]:
+    def list_requests(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.weft("permission", "list", "--format", "json").stdout)
         return found
 
@@ -55,7 +55,7 @@ class Terminal:
         os.close(theirs)
         self.shown = ""
 
-    def until(self, words: str) -> None:
+    def wait_for(self, words: str) -> None:
         while words not in self.shown:
             ready, _, _ = select.select([self._ours], [], [], PATIENCE)
             assert ready, f"waited for {words!r} in vain:\n{self.shown}"
@@ -80,10 +80,10 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_without_a_terminal_it_is_refused_said_and_can_be_allowed(shell: Shell) -> None:
+def test_without_a_terminal_a_request_is_refused_reported_and_can_be_allowed_later(shell: Shell) -> None:
     ran = shell.weft("run", "-m", "scripted/demo", "let it greet a name")
     assert ran.returncode == 3, ran.stderr
-    [asked] = shell.asked()
+    [asked] = shell.list_requests()
     assert (asked["permission"], asked["state"]) == ("read", "over")
     assert f"refused: nobody was there to allow read {asked['patterns'][0]}" in ran.stderr
     assert f"weft permission reply {asked['id']} once" in ran.stderr
@@ -96,29 +96,29 @@ def test_without_a_terminal_it_is_refused_said_and_can_be_allowed(shell: Shell) 
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_a_run_is_answered_from_another_terminal_and_outlived_by_its_question(shell: Shell) -> None:
+def test_a_request_is_answered_from_another_terminal_and_survives_its_run(shell: Shell) -> None:
     terminal = Terminal(shell, "run", "-m", "scripted/demo", "let it greet a name")
     try:
-        terminal.until("allow [o]nce")
-        [asked] = shell.asked()
+        terminal.wait_for("allow [o]nce")
+        [asked] = shell.list_requests()
         assert (asked["permission"], asked["state"]) == ("read", "waits")
         assert shell.weft("permission", "reply", asked["id"], "once").returncode == 0
-        terminal.until("Allow edit?")
-        [open_] = shell.asked()
+        terminal.wait_for("Allow edit?")
+        [open_] = shell.list_requests()
     finally:
         terminal.close()
-    [left] = shell.asked()
+    [left] = shell.list_requests()
     assert (left["id"], left["permission"], left["state"]) == (open_["id"], "edit", "over")
 
 
 def test_a_person_at_the_terminal_is_asked(shell: Shell) -> None:
     terminal = Terminal(shell, "run", "-m", "scripted/demo", "let it greet a name")
     try:
-        terminal.until("allow [o]nce")
+        terminal.wait_for("allow [o]nce")
         terminal.type("t")
-        terminal.until("Allow edit?")
+        terminal.wait_for("Allow edit?")
         terminal.type("r leave it alone")
-        terminal.until("feedback: leave it alone")
+        terminal.wait_for("feedback: leave it alone")
         terminal.process.wait(PATIENCE)
     finally:
         terminal.close()

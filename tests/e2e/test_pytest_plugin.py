@@ -158,7 +158,7 @@ def test_a_changed_prompt_names_the_first_difference_and_the_command_that_record
     assert run_pytest(tmp_path).returncode == 0
 
 
-def test_an_exchange_that_is_not_requested_fails_the_test(tmp_path: Path) -> None:
+def test_a_recorded_exchange_that_is_not_requested_fails_the_test(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(TAPED)
     (tape,) = record(tmp_path).iterdir()
     tape.write_text(tape.read_text() + tape.read_text().splitlines()[0] + "\n")
@@ -190,7 +190,7 @@ def test_it(word, weft_tape, tmp_path):
 """
 
 
-def test_every_test_has_a_tape_of_its_own(tmp_path: Path) -> None:
+def test_every_test_has_its_own_tape(tmp_path: Path) -> None:
     (tmp_path / "test_many.py").write_text(MANY)
     names = sorted(each.name for each in record(tmp_path).iterdir())
     assert len(names) == 8
@@ -199,7 +199,7 @@ def test_every_test_has_a_tape_of_its_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_plugin_is_listed_and_costs_a_test_run_next_to_nothing(tmp_path: Path) -> None:
+def test_the_plugin_is_listed_and_adds_almost_no_time(tmp_path: Path) -> None:
     assert "--weft-record" in run_pytest(tmp_path, "--help").stdout
     assert "weft_tape" in run_pytest(tmp_path, "--fixtures").stdout
     program = """

@@ -27,7 +27,7 @@ def repository(path: Path) -> Path:
     return path
 
 
-def test_a_recorded_run_is_the_same_in_another_directory(tmp_path: Path) -> None:
+def test_a_recorded_run_replays_in_another_directory(tmp_path: Path) -> None:
     here, there = repository(tmp_path / "here"), repository(tmp_path / "there/deeper")
     tape = str(tmp_path / "tape.jsonl")
     recorded = weft(here, "-m", "scripted/demo", "--record", tape, "let it greet a name")
@@ -38,7 +38,7 @@ def test_a_recorded_run_is_the_same_in_another_directory(tmp_path: Path) -> None
     assert (there / "greet.py").read_text() == (here / "greet.py").read_text() != GREET
 
 
-def test_another_prompt_fails_and_shows_where_it_differs(tmp_path: Path) -> None:
+def test_another_prompt_fails_and_shows_the_difference(tmp_path: Path) -> None:
     here, tape = repository(tmp_path / "here"), str(tmp_path / "tape.jsonl")
     weft(here, "-m", "scripted/demo", "--record", tape, "let it greet a name")
     missed = weft(here, "--replay", tape, "let it greet two")

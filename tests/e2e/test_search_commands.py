@@ -19,7 +19,7 @@ def shell(tmp_path: Path) -> Shell:
     return made
 
 
-def test_a_run_leaves_an_index_that_knows_it(shell: Shell) -> None:
+def test_a_run_is_indexed(shell: Shell) -> None:
     home = Path(os.environ["HOME"])
     (storage,) = home.rglob("storage")
     (database,) = home.rglob("sessions-*.db")
@@ -51,7 +51,7 @@ def test_finding_nothing_succeeds_and_a_missing_query_fails(shell: Shell) -> Non
     assert shell.weft("session", "search").returncode == 2
 
 
-def test_another_project_is_searched_only_when_asked_for(shell: Shell, tmp_path: Path) -> None:
+def test_other_projects_are_searched_only_on_request(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     here = shell.weft("session", "search", "greet", "--dir", str(tmp_path / "elsewhere"))
     anywhere = shell.weft("session", "search", "greet", "--all", "--dir", str(tmp_path / "elsewhere"))
@@ -59,7 +59,7 @@ def test_another_project_is_searched_only_when_asked_for(shell: Shell, tmp_path:
     assert str(shell.sessions()[0]["id"]) in anywhere.stdout
 
 
-def test_the_cost_that_was_kept_is_the_cost_of_the_messages(shell: Shell) -> None:
+def test_the_stored_total_cost_equals_that_of_the_messages(shell: Shell) -> None:
     id = str(shell.sessions()[0]["id"])
     document = json.loads(
         shell.weft("session", "show", id, "--format", "json").stdout, parse_float=Decimal, parse_int=Decimal
@@ -81,7 +81,7 @@ def test_the_cost_that_was_kept_is_the_cost_of_the_messages(shell: Shell) -> Non
     assert f"${kept['own']['cost']:.4f}" in shell.weft("session", "cost", id, "--tree").stdout
 
 
-def test_stats_add_it_all_up(shell: Shell) -> None:
+def test_stats_add_everything_up(shell: Shell) -> None:
     shown = shell.weft("stats", "--models", "--tools", "1")
     report = json.loads(shell.weft("stats", "--format", "json", "--project", "--days", "0").stdout)
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import pytest
 
 from given.http_server import make_project, prompt
 from given.serve_process import DEMO, WEFT, start_serve
+from weft.host.machine import SERVER_COLLECT_AFTER
+
+ARENA_BYTES = 64 << 20
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def password_file() -> Path:
     return Path(os.environ["XDG_STATE_HOME"]) / "opencode" / "weft" / "server-password"
 
 
-def test_a_password_is_made_once_and_kept_for_its_owner_alone(project: Path) -> None:
+def test_a_password_is_created_once_readable_by_its_owner_only(project: Path) -> None:
     with start_serve(project) as running:
         secret = password_file().read_text().strip()
         assert password_file().stat().st_mode & 0o777 == 0o600
@@ -57,14 +61,14 @@ def test_serve_prints_a_command_for_each_client(project: Path) -> None:
         assert (ran.returncode, ran.stdout) == (0, "[]")
 
 
-def test_a_password_from_the_environment_goes_before(project: Path) -> None:
+def test_a_password_of_the_environment_has_precedence(project: Path) -> None:
     with start_serve(project, OPENCODE_SERVER_PASSWORD="chosen", OPENCODE_SERVER_USERNAME="ada") as running:
         assert httpx2.get(f"{running.url}/path", auth=("ada", "chosen"), timeout=60).status_code == 200
         assert httpx2.get(f"{running.url}/path", auth=("opencode", "chosen"), timeout=60).status_code == 401
         assert not password_file().exists()
 
 
-def test_without_a_password_it_is_for_this_machine_alone(project: Path) -> None:
+def test_without_a_password_only_this_machine_is_served(project: Path) -> None:
     with start_serve(project, "--auth", "none") as running:
         assert httpx2.get(f"{running.url}/path", timeout=60).status_code == 200
         assert (
@@ -95,7 +99,7 @@ def test_a_password_file_that_others_can_read_is_not_used(project: Path) -> None
     assert "known to all" not in refused.stderr
 
 
-def test_a_listed_page_may_call_it(project: Path) -> None:
+def test_a_listed_origin_may_call_the_server(project: Path) -> None:
     page = {"origin": "https://mine.example"}
     with start_serve(project, "--auth", "none", "--cors", "https://mine.example") as running:
         answer = httpx2.get(f"{running.url}/path", headers=page, timeout=60)
@@ -106,7 +110,7 @@ def test_a_listed_page_may_call_it(project: Path) -> None:
         assert asked.status_code == 204
 
 
-def test_the_access_log_holds_no_secret(project: Path) -> None:
+def test_the_access_log_contains_no_secret(project: Path) -> None:
     with start_serve(project, "--access-log") as running:
         httpx2.get(f"{running.url}/path?password=s3cret", auth=("opencode", "s3cret"), timeout=60)
         running.wait_for_note("GET /path 401")
@@ -156,7 +160,7 @@ def test_the_first_signal_settles_runs_and_ends_streams(project: Path) -> None:
     )
 
 
-def test_nothing_it_started_outlives_it_however_it_dies(project: Path) -> None:
+def test_no_process_survives_the_server_however_it_dies(project: Path) -> None:
     with start_serve(project, "--auth", "none") as running:
         made = httpx2.post(f"{running.url}/pty", json={"command": "cat", "args": []}, timeout=60).json()
         assert Path(f"/proc/{made['pid']}").exists()
@@ -168,7 +172,7 @@ def test_nothing_it_started_outlives_it_however_it_dies(project: Path) -> None:
         raise AssertionError("it is still there")
 
 
-def test_what_is_configured_counts_unless_said_otherwise(project: Path) -> None:
+def test_configured_options_apply_unless_overridden(project: Path) -> None:
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
     own.mkdir(parents=True)
     (own / "opencode.json").write_text(
@@ -182,7 +186,7 @@ def test_what_is_configured_counts_unless_said_otherwise(project: Path) -> None:
         assert (mine.status_code, evil.status_code) == (200, 403)
 
 
-def test_a_port_that_is_taken_is_said_to_be(project: Path) -> None:
+def test_a_port_in_use_is_reported(project: Path) -> None:
     with start_serve(project, "--auth", "none") as running:
         port = running.url.rsplit(":", 1)[1]
         refused = subprocess.run(
@@ -200,7 +204,7 @@ def test_a_port_that_is_taken_is_said_to_be(project: Path) -> None:
 # --- as programs that know OpenCode start it ---
 
 
-def test_programs_that_start_opencode_find_the_line_they_wait_for_and_their_flags_are_taken(
+def test_programs_that_start_opencode_find_its_output_line_and_flags(
     project: Path,
 ) -> None:
     flags = (
@@ -223,7 +227,7 @@ def test_programs_that_start_opencode_find_the_line_they_wait_for_and_their_flag
         assert running.end(signal.SIGTERM) == 0
 
 
-def test_only_what_is_as_grave_as_asked_for_is_logged(project: Path) -> None:
+def test_only_messages_of_the_requested_level_are_logged(project: Path) -> None:
     with start_serve(project, "--access-log", "--log-level", "WARN", WEFT_SERVE_AUTH="none") as running:
         assert httpx2.get(f"{running.url}/path", timeout=60).status_code == 200
         assert running.end(signal.SIGTERM) == 0
@@ -242,3 +246,44 @@ def test_an_unknown_authentication_mode_is_refused(project: Path) -> None:
     )
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "WEFT_SERVE_AUTH" in refused.stderr
+
+
+def test_the_threads_of_a_server_share_two_arenas_of_memory(project: Path) -> None:
+    with start_serve(project, "--auth", "none") as running:
+        for number in range(4):
+            httpx2.post(f"{running.url}/session", json={"title": f"Cloth {number}"}, timeout=60)
+        process = Path(f"/proc/{running.process.pid}")
+        threads = len(list((process / "task").iterdir()))
+        # Each arena but the first lies at a multiple of 64 MB, of which it has reserved the rest.
+        maps = [line.split() for line in (process / "maps").read_text().splitlines()]
+        starts = [int(each[0].partition("-")[0], 16) for each in maps if each[1] == "rw-p" and each[4] == "0"]
+        assert threads > 3
+        assert sum(start % ARENA_BYTES == 0 for start in starts) <= 1
+
+
+# What `weft serve` runs, told when the server answers.
+SERVE_AND_TELL = """
+import gc, os, signal, sys
+from weft.__main__ import COLLECT_AFTER
+from weft.cli.main import parse_arguments
+from weft.cli.serve import serve
+
+def tell(*_):
+    sys.stderr.write(f"{gc.get_threshold()[0]} {gc.get_freeze_count() > 0}")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+gc.set_threshold(COLLECT_AFTER)
+sys.exit(serve(parse_arguments(["serve", "--port", "0"]), on_ready=tell))
+"""
+
+
+def test_a_server_looks_for_cycles_more_often_than_a_command(project: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", SERVE_AND_TELL],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert told.stderr.startswith(f"{SERVER_COLLECT_AFTER} True")

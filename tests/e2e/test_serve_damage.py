@@ -9,7 +9,7 @@ from given.http_server import prompt, serve_project
 from given.serve_process import start_serve
 
 
-def test_damaged_documents_are_named_in_the_log_once_and_on_a_route(tmp_path: Path) -> None:
+def test_damaged_documents_are_logged_once_and_listed_on_a_route(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server:
         ids = [server.post("/session", {"title": title})["id"] for title in ("Whole", "Cut off")]
         server.post(f"/session/{ids[0]}/message", prompt("Go."))

@@ -61,7 +61,9 @@ class Work:
 
 
 @contextmanager
-def working(project: Path, command: str, *more: str) -> Iterator[tuple[ServeProcess, Work, httpx2.Client]]:
+def start_working_server(
+    project: Path, command: str, *more: str
+) -> Iterator[tuple[ServeProcess, Work, httpx2.Client]]:
     with (
         start_serve(project, "--auth", "none", *more) as running,
         httpx2.Client(base_url=running.url, timeout=60) as client,
@@ -71,8 +73,8 @@ def working(project: Path, command: str, *more: str) -> Iterator[tuple[ServeProc
         yield running, work, client
 
 
-def test_what_is_under_way_finishes_while_nothing_new_begins(project: Path) -> None:
-    with working(project, UNTIL_TOLD, "--grace", "60") as (running, work, client):
+def test_current_work_finishes_during_the_grace_period_and_nothing_new_begins(project: Path) -> None:
+    with start_working_server(project, UNTIL_TOLD, "--grace", "60") as (running, work, client):
         assert client.get("/weft/ready").json() == {"ready": True, "reasons": []}
         running.process.send_signal(signal.SIGTERM)
         running.wait_for_note("ending")
@@ -92,8 +94,8 @@ def test_what_is_under_way_finishes_while_nothing_new_begins(project: Path) -> N
         assert running.process.wait(60) == 0
 
 
-def test_what_does_not_finish_is_settled_and_the_next_one_goes_on(project: Path) -> None:
-    with working(project, "sleep 600", "--grace", "0") as (running, work, _):
+def test_unfinished_work_is_settled_and_the_next_server_continues(project: Path) -> None:
+    with start_working_server(project, "sleep 600", "--grace", "0") as (running, work, _):
         assert running.end(signal.SIGTERM) == 0
         assert work.state()["status"] in {"completed", "error"}
         session = work.session
@@ -107,15 +109,15 @@ def test_what_does_not_finish_is_settled_and_the_next_one_goes_on(project: Path)
         assert running.end(signal.SIGTERM) == 0
 
 
-def test_a_second_signal_ends_it_at_once(project: Path) -> None:
-    with working(project, "sleep 600", "--grace", "600") as (running, _, client):
+def test_a_second_signal_ends_the_server_at_once(project: Path) -> None:
+    with start_working_server(project, "sleep 600", "--grace", "600") as (running, _, client):
         running.process.send_signal(signal.SIGTERM)
         running.wait_for_note("a second signal ends at once")
         assert client.get("/global/health").status_code == 200
         assert running.end(signal.SIGTERM) == 128 + signal.SIGTERM
 
 
-def test_lines_of_the_log_are_json_if_asked_for_and_hold_no_secret(project: Path) -> None:
+def test_log_lines_are_json_on_request_and_contain_no_secret(project: Path) -> None:
     with start_serve(project, "--log-format", "json", "--access-log") as running:
         httpx2.get(
             f"{running.url}/session/ses_x/todo?password=s3cret", auth=("opencode", "s3cret"), timeout=60
@@ -136,11 +138,13 @@ def test_lines_of_the_log_are_json_if_asked_for_and_hold_no_secret(project: Path
     assert all(entry["time"] > 1_600_000_000_000 for entry in entries)
 
 
-# --- nobody reads what it says ---
+# --- output that nobody reads ---
 
 
 @contextmanager
-def unread(project: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx2.Client, int]]:
+def start_unread_server(
+    project: Path, *arguments: str
+) -> Iterator[tuple[subprocess.Popen[bytes], httpx2.Client, int]]:
     """Start a server whose output goes to a small pipe that nobody reads, and yield our end of the pipe."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -156,7 +160,7 @@ def unread(project: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[by
     )
     os.close(its)
     try:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             yield process, client, ours
     finally:
         os.close(ours)
@@ -181,7 +185,7 @@ def wait_for(client: httpx2.Client, process: subprocess.Popen[bytes]) -> None:
 def test_a_server_with_closed_stdout_continues_and_ends_at_the_first_signal(
     project: Path, number: int
 ) -> None:
-    with unread(project, "--access-log") as (process, client, ours):
+    with start_unread_server(project, "--access-log") as (process, client, ours):
         assert os.read(ours, 20).startswith(b"weft serves ")
         gone = os.open(os.devnull, os.O_RDONLY)
         os.dup2(gone, ours)  # as `head -c 20` does when it has seen enough
@@ -189,13 +193,13 @@ def test_a_server_with_closed_stdout_continues_and_ends_at_the_first_signal(
         wait_for(client, process)
         assert client.get("/session").json() == []
         process.send_signal(number)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_server_with_blocked_stdout_continues_and_ends_at_the_first_signal(project: Path) -> None:
-    with unread(project, "--access-log") as (process, client, _):
+    with start_unread_server(project, "--access-log") as (process, client, _):
         wait_for(client, process)
         for _ in range(300):  # far more lines than the pipe holds
             assert client.get("/session").json() == []
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0

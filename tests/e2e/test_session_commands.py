@@ -58,15 +58,15 @@ class Shell:
             check=False,
         )
 
-    def said(self, *arguments: str) -> str:
+    def run_checked(self, *arguments: str) -> str:
         ran = self.run(*arguments)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 
     def json(self, *arguments: str) -> Any:
-        return json.loads(self.said(*arguments, "--format", "json"))
+        return json.loads(self.run_checked(*arguments, "--format", "json"))
 
-    def listed(self, *arguments: str) -> list[str]:
+    def list_ids(self, *arguments: str) -> list[str]:
         return [row["id"] for row in self.json("list", "--all", *arguments)]
 
 
@@ -75,34 +75,36 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_a_list_is_narrowed_by_what_is_asked(shell: Shell) -> None:
-    assert shell.listed() == [OTHER, SOURCE]
-    assert sorted(shell.listed("--children")) == sorted([OTHER, SOURCE, CHILD])
-    assert shell.listed("--search", "LOOM") == [SOURCE]
-    shell.said("pin", SOURCE)
-    assert shell.listed() == [SOURCE, OTHER]
-    assert "* Mend the loom" in shell.said("list", "--all")
-    shell.said("tag", SOURCE, "blue", "urgent")
-    assert shell.listed("--tag", "blue") == [SOURCE]
-    shell.said("tag", SOURCE, "blue", "--remove")
-    assert shell.listed("--tag", "blue") == []
-    shell.said("archive", SOURCE)
-    assert (shell.listed(), shell.listed("--archived")) == ([OTHER], [SOURCE])
-    shell.said("archive", SOURCE, "--off")
-    shell.said("pin", SOURCE, "--off")
-    assert shell.listed() == [OTHER, SOURCE]
+def test_a_list_can_be_filtered(shell: Shell) -> None:
+    assert shell.list_ids() == [OTHER, SOURCE]
+    assert sorted(shell.list_ids("--children")) == sorted([OTHER, SOURCE, CHILD])
+    assert shell.list_ids("--search", "LOOM") == [SOURCE]
+    shell.run_checked("pin", SOURCE)
+    assert shell.list_ids() == [SOURCE, OTHER]
+    assert "* Mend the loom" in shell.run_checked("list", "--all")
+    shell.run_checked("tag", SOURCE, "blue", "urgent")
+    assert shell.list_ids("--tag", "blue") == [SOURCE]
+    shell.run_checked("tag", SOURCE, "blue", "--remove")
+    assert shell.list_ids("--tag", "blue") == []
+    shell.run_checked("archive", SOURCE)
+    assert (shell.list_ids(), shell.list_ids("--archived")) == ([OTHER], [SOURCE])
+    shell.run_checked("archive", SOURCE, "--off")
+    shell.run_checked("pin", SOURCE, "--off")
+    assert shell.list_ids() == [OTHER, SOURCE]
 
 
-def test_a_session_is_named_by_a_beginning_and_renamed_for_good(shell: Shell) -> None:
-    assert shell.said("rename", "1e10b972bffe", "A", "new", "name").endswith("is now called A new name\n")
+def test_a_session_is_selected_by_prefix_and_renamed_permanently(shell: Shell) -> None:
+    assert shell.run_checked("rename", "1e10b972bffe", "A", "new", "name").endswith(
+        "is now called A new name\n"
+    )
     kept = shell.json("rename", SOURCE[:20], "Again")
     assert (kept["title"], kept["weft"]) == ("Again", {"titled": True})
     document = json.loads((shell.storage / "session" / "global" / f"{SOURCE}.json").read_bytes())
     assert document == kept
-    assert "A new name" not in shell.said("show", SOURCE)
+    assert "A new name" not in shell.run_checked("show", SOURCE)
 
 
-def test_what_is_meant_must_be_one_session(shell: Shell) -> None:
+def test_a_prefix_must_select_one_session(shell: Shell) -> None:
     ambiguous = shell.run("rename", "1e10b972b", "x")
     assert ambiguous.returncode == 2
     assert SOURCE in ambiguous.stderr
@@ -113,10 +115,10 @@ def test_what_is_meant_must_be_one_session(shell: Shell) -> None:
         ran = shell.run("rm", hostile, "--yes")
         assert (ran.returncode, ran.stdout) == (2, "")
         assert "Traceback" not in ran.stderr
-    assert len(shell.listed("--children")) == 3
+    assert len(shell.list_ids("--children")) == 3
 
 
-def test_a_fork_has_what_came_before_a_message(shell: Shell) -> None:
+def test_a_fork_has_the_messages_before_a_point(shell: Shell) -> None:
     whole = shell.json("fork", SOURCE)
     assert whole["title"] == "Mend the loom (fork #1)"
     messages = shell.json("show", SOURCE)["messages"]
@@ -127,48 +129,48 @@ def test_a_fork_has_what_came_before_a_message(shell: Shell) -> None:
     assert len(shell.json("show", whole["id"])["messages"]) == MESSAGES
     nowhere = shell.run("fork", SOURCE, "--at", "msg_00000000000000000000000000")
     assert nowhere.returncode == 2
-    assert len(shell.listed()) == 4
+    assert len(shell.list_ids()) == 4
 
 
 def test_a_tree_a_diff_and_todos_are_shown(shell: Shell) -> None:
-    drawn = shell.said("tree", SOURCE).splitlines()
+    drawn = shell.run_checked("tree", SOURCE).splitlines()
     assert drawn[0].startswith(SOURCE)
     assert drawn[1].startswith(f"└── {CHILD}")
     assert [child["session"]["id"] for child in shell.json("tree", SOURCE)["children"]] == [CHILD]
-    assert "loom.py" in shell.said("diff", SOURCE)
+    assert "loom.py" in shell.run_checked("diff", SOURCE)
     assert shell.json("diff", SOURCE)[0]["additions"] == 2
-    assert shell.said("todo", SOURCE) == "[>] oil it\n"
+    assert shell.run_checked("todo", SOURCE) == "[>] oil it\n"
     assert shell.json("todo", OTHER) == []
 
 
-def test_nothing_is_removed_unless_somebody_says_so(shell: Shell) -> None:
+def test_nothing_is_removed_without_confirmation(shell: Shell) -> None:
     refused = shell.run("rm", SOURCE)
     assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
     assert answer_at_a_terminal(shell, b"n\n") == 0
-    assert SOURCE in shell.listed()
+    assert SOURCE in shell.list_ids()
     assert answer_at_a_terminal(shell, b"y\n") == 0
-    assert shell.listed() == [OTHER]
+    assert shell.list_ids() == [OTHER]
 
 
-def test_what_is_removed_comes_back_byte_for_byte(shell: Shell) -> None:
+def test_a_removed_session_is_restored_byte_for_byte(shell: Shell) -> None:
     before = documents(shell.storage)
     assert [each["id"] for each in shell.json("rm", SOURCE, "--yes")] == [CHILD, SOURCE]
-    assert shell.listed("--children") == [OTHER]
+    assert shell.list_ids("--children") == [OTHER]
     assert [each["sessions"][0]["id"] for each in shell.json("trash")] == [SOURCE]
-    assert SOURCE in shell.said("trash")
+    assert SOURCE in shell.run_checked("trash")
     assert [each["id"] for each in shell.json("restore", SOURCE[:20])] == [SOURCE, CHILD]
     assert documents(shell.storage) == before
     assert shell.run("restore", SOURCE).returncode == 2
-    shell.said("rm", SOURCE, "--yes", "--no-trash")
+    shell.run_checked("rm", SOURCE, "--yes", "--no-trash")
     assert shell.json("trash") == []
     assert [name for name in documents(shell.storage) if SOURCE in name or CHILD in name] == []
 
 
-def test_a_broken_configuration_does_not_keep_anybody_from_tidying_up(shell: Shell) -> None:
+def test_a_broken_configuration_does_not_prevent_removing_sessions(shell: Shell) -> None:
     (shell.directory / "opencode.json").write_text("{ broken")
     assert shell.run("rename", SOURCE, "x").returncode == 0
     assert shell.run("rm", OTHER, "--yes").returncode == 0
-    assert shell.listed() == [SOURCE]
+    assert shell.list_ids() == [SOURCE]
 
 
 def documents(storage: Path) -> dict[str, bytes]:
@@ -196,10 +198,10 @@ def answer_at_a_terminal(shell: Shell, words: bytes) -> int:
     return ran.returncode
 
 
-def test_notes_are_pinned_listed_and_taken_away(shell: Shell) -> None:
-    shell.said("note", SOURCE, "never", "touch", "main")
-    assert "1. never touch main" in shell.said("note", SOURCE)
-    assert "has no notes" in shell.said("note", SOURCE, "--remove", "1")
+def test_notes_are_pinned_listed_and_removed(shell: Shell) -> None:
+    shell.run_checked("note", SOURCE, "never", "touch", "main")
+    assert "1. never touch main" in shell.run_checked("note", SOURCE)
+    assert "has no notes" in shell.run_checked("note", SOURCE, "--remove", "1")
     refused = shell.run("note", SOURCE, "--remove", "1")
     assert refused.returncode != 0
     assert "there is no note 1" in refused.stderr

@@ -75,7 +75,7 @@ def list_calls(messages: list[Any]) -> list[Any]:
     ]
 
 
-def test_a_session_moves_in_the_middle_of_its_task_with_files_history_cost_and_undo(tmp_path: Path) -> None:
+def test_a_session_moves_during_its_task_with_files_history_cost_and_undo(tmp_path: Path) -> None:
     with open_machines(tmp_path, SCRIPTS, "a", "b") as (model, a, b):
         source, target = a.serve(), b.serve()
         clean = b.read_files()
@@ -152,7 +152,7 @@ def work_once(node: Node) -> str:
     return session
 
 
-def test_what_is_in_the_way_at_the_target_is_said_in_a_sentence_and_changes_nothing(tmp_path: Path) -> None:
+def test_an_obstacle_at_the_target_is_explained_and_nothing_changes(tmp_path: Path) -> None:
     with open_machines(tmp_path, SCRIPTS, "a", "b") as (_, a, b):
         source, target = a.serve(), b.serve()
         session = work_once(source)
@@ -213,7 +213,7 @@ def test_what_is_in_the_way_at_the_target_is_said_in_a_sentence_and_changes_noth
         assert b.read_files() == files
 
 
-def test_wherever_a_move_breaks_off_one_side_has_the_session_and_running_it_again_finishes(
+def test_an_interrupted_move_leaves_the_session_on_one_side_and_can_be_repeated(
     tmp_path: Path,
 ) -> None:
     with open_machines(tmp_path, SCRIPTS, "a", "b") as (_, a, b):
@@ -250,7 +250,7 @@ def test_wherever_a_move_breaks_off_one_side_has_the_session_and_running_it_agai
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.15])
-def test_a_target_that_dies_while_it_accepts_has_all_or_nothing(tmp_path: Path, delay: float) -> None:
+def test_a_target_that_dies_while_accepting_has_all_or_nothing(tmp_path: Path, delay: float) -> None:
     with open_machines(tmp_path, SCRIPTS, "a", "b") as (_, a, b):
         source, target = a.serve(), b.serve()
         clean, session = b.read_files(), work_once(source)
@@ -274,7 +274,7 @@ def test_a_target_that_dies_while_it_accepts_has_all_or_nothing(tmp_path: Path, 
             again.post(f"/session/{session}/message", prompt("go on"))
 
 
-def test_a_session_can_come_back(tmp_path: Path) -> None:
+def test_a_session_can_be_moved_back(tmp_path: Path) -> None:
     with open_machines(tmp_path, SCRIPTS, "a", "b") as (_, a, b):
         source, target = a.serve(), b.serve()
         session = work_once(source)

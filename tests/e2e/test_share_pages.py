@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from given.browser import Browser, Tab, open_browser
-from given.hostile_session import PLACES, attempts, breakouts, hostile_session
+from given.hostile_session import PLACES, attempts, hostile_session, make_breakouts
 from given.http_server import ProjectServer, prompt, serve_project
 from given.session_exports import export
 from given.web import Answer, Web, open_web
@@ -34,7 +34,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Web]:
+def other_server() -> Iterator[Web]:
     with open_web({}) as web:
         yield web
 
@@ -62,14 +62,14 @@ def page(server: ProjectServer, session: str) -> str:
     return url.replace(PAGES, server.url)
 
 
-def says(words: str) -> str:
+def has_text(words: str) -> str:
     return f"document.querySelector('main').textContent.includes({json.dumps(words)})"
 
 
-# --- what was said does nothing ---
+# --- content never acts ---
 
 
-def acted(tab: Tab, elsewhere: Web) -> dict[str, Any]:
+def get_executed(tab: Tab, elsewhere: Web) -> dict[str, Any]:
     """Return what executed in a page."""
     tab.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
     tab.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
@@ -92,14 +92,14 @@ def acted(tab: Tab, elsewhere: Web) -> dict[str, Any]:
     return {what: it for what, it in found.items() if it}
 
 
-def came(elsewhere: Web, names: Iterable[str]) -> bool:
+def have_arrived(elsewhere: Web, names: Iterable[str]) -> bool:
     return {f"/{name}" for name in names} <= {asked.path for asked in elsewhere.requests}
 
 
-def test_a_session_full_of_markup_is_read_and_does_nothing(
-    browser: Browser, server: ProjectServer, elsewhere: Web
+def test_a_session_full_of_markup_is_shown_as_text(
+    browser: Browser, server: ProjectServer, other_server: Web
 ) -> None:
-    bad, hostile = breakouts(elsewhere.url), hostile_session(elsewhere.url)
+    bad, hostile = make_breakouts(other_server.url), hostile_session(other_server.url)
     ticket = server.post("/api/share", {"sessionID": hostile.info.id})
     url = f"{server.url}/s/{ticket['id']}"
 
@@ -109,36 +109,36 @@ def test_a_session_full_of_markup_is_read_and_does_nothing(
     data = json.loads(encode(list(to_items(hostile).values())))
     sync(data)
     with browser.open(url) as tab:
-        assert acted(tab, elsewhere) == {}
+        assert get_executed(tab, other_server) == {}
         assert (tab.evaluate("document.title"), tab.evaluate("location.href")) == (bad, url)
         assert tab.text().count(bad) == PLACES
         # What changes is put into the page by its script: that is a second way in.
         first = next(item for item in data if item["type"] == "part")
         sync([{**first, "data": {**first["data"], "text": f"and then {bad}"}}])
-        tab.wait_for(says("and then"))
-        assert acted(tab, elsewhere) == {}
+        tab.wait_for(has_text("and then"))
+        assert get_executed(tab, other_server) == {}
         assert tab.text().count(bad) == PLACES
         assert {request.removeprefix(url) for request in tab.requests()} == {"", "/live"}
 
 
-def test_the_attempts_do_act_where_nothing_holds_them(
-    browser: Browser, elsewhere: Web, tmp_path: Path
+def test_the_attempts_do_run_without_our_protection(
+    browser: Browser, other_server: Web, tmp_path: Path
 ) -> None:
-    tries = dict(attempts(elsewhere.url))
+    tries = dict(attempts(other_server.url))
     refresh = {"refresh": tries.pop("refresh")}  # by itself: it takes the page away from under the others
     for some in (tries, refresh):
         bare = tmp_path / "bare.html"
         bare.write_text(f"<!doctype html><body>{''.join(some.values())}</body>")
         with browser.open(bare.as_uri()) as tab:
-            tab.wait(partial(came, elsewhere, some), "not all of them acted")
+            tab.wait(partial(have_arrived, other_server, some), "not all of them acted")
 
 
 @pytest.mark.parametrize("kind", ["file", "live"])
-def test_markup_that_got_into_a_page_by_mistake_would_be_stopped_by_its_policy(
-    browser: Browser, elsewhere: Web, tmp_path: Path, kind: Any
+def test_the_content_policy_would_stop_markup_in_a_page(
+    browser: Browser, other_server: Web, tmp_path: Path, kind: Any
 ) -> None:
     # No policy keeps a page from sending its reader elsewhere; that markup is text is all that does.
-    planted = "".join(markup for name, markup in attempts(elsewhere.url).items() if name != "refresh")
+    planted = "".join(markup for name, markup in attempts(other_server.url).items() if name != "refresh")
     page = render_page(SharedSession(id="x", export=export()), kind=kind).replace(
         b"<main>", b"<main>" + planted.encode()
     )
@@ -149,7 +149,7 @@ def test_markup_that_got_into_a_page_by_mistake_would_be_stopped_by_its_policy(
         open_web({"/s/x": Answer(page, kind="text/html", headers=headers)}) as web,
         browser.open(file.as_uri() if kind == "file" else f"{web.url}/s/x") as tab,
     ):
-        found = acted(tab, elsewhere)
+        found = get_executed(tab, other_server)
         assert (found.get("ran"), found.get("asked")) == (None, None)
         stopped = {"script-src-elem", "script-src-attr", "style-src-elem", "style-src-attr", "img-src"}
         assert stopped | {"frame-src", "object-src"} <= set(tab.violations())
@@ -158,14 +158,14 @@ def test_markup_that_got_into_a_page_by_mistake_would_be_stopped_by_its_policy(
 # --- a page that is open ---
 
 
-def test_an_open_page_follows_its_session_and_says_when_it_was_revoked(
+def test_an_open_page_follows_its_session_and_says_when_it_is_revoked(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open(page) as tab:
         tab.evaluate("here = 1")
-        assert tab.evaluate(says("answer 1"))
+        assert tab.evaluate(has_text("answer 1"))
         server.post(f"/session/{session}/message", prompt("second words"))
-        tab.wait_for(says("answer 2"))
+        tab.wait_for(has_text("answer 2"))
         server.send("PATCH", f"/session/{session}", {"title": "weft & <b>warp</b>"})
         tab.wait_for("document.title == 'weft & <b>warp</b>'")
         assert tab.evaluate("document.querySelector('h1').textContent") == "weft & <b>warp</b>"
@@ -181,7 +181,7 @@ def test_an_open_page_follows_its_session_and_says_when_it_was_revoked(
         assert {request.removeprefix(page) for request in tab.requests()} == {"", "/live"}
 
 
-def test_what_happened_before_the_page_began_to_listen_is_shown(
+def test_events_before_the_page_began_to_listen_are_shown(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open("about:blank") as tab, tab.pause_requests("*/live") as held:
@@ -189,7 +189,7 @@ def test_what_happened_before_the_page_began_to_listen_is_shown(
         stream = held()
         server.post(f"/session/{session}/message", prompt("second words"))
         tab.call("Fetch.continueRequest", requestId=stream)
-        tab.wait_for(says("answer 2"))
+        tab.wait_for(has_text("answer 2"))
 
 
 def test_a_page_of_a_revoked_share_says_so(
@@ -203,7 +203,7 @@ def test_a_page_of_a_revoked_share_says_so(
         tab.wait_for(GONE)
 
 
-def test_a_page_that_is_told_to_wait_stays_and_asks_again(
+def test_a_rate_limited_page_stays_and_asks_again(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open("about:blank") as tab:
@@ -218,11 +218,11 @@ def test_a_page_that_is_told_to_wait_stays_and_asks_again(
             for _ in range(3):  # more often than anything is told of one prompt
                 tab.call("Fetch.fulfillRequest", requestId=held(), responseCode=429)
             tab.call("Fetch.continueRequest", requestId=held())
-            tab.wait_for(says("answer 2"))
+            tab.wait_for(has_text("answer 2"))
         assert tab.evaluate("here") == 1
 
 
-def test_a_page_that_may_not_listen_yet_tries_again(
+def test_a_page_that_may_not_listen_yet_retries(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open("about:blank") as tab, tab.pause_requests("*/live") as held:
@@ -231,10 +231,10 @@ def test_a_page_that_may_not_listen_yet_tries_again(
         tab.call("Fetch.fulfillRequest", requestId=held(), responseCode=429)
         tab.call("Fetch.continueRequest", requestId=held())
         server.post(f"/session/{session}/message", prompt("second words"))
-        tab.wait_for(says("answer 2"))
+        tab.wait_for(has_text("answer 2"))
 
 
-def test_what_was_unfolded_stays_so_while_the_session_goes_on(browser: Browser, tmp_path: Path) -> None:
+def test_unfolded_parts_stay_unfolded_while_the_session_continues(browser: Browser, tmp_path: Path) -> None:
     script = [[UseTool(tool="read", input={"filePath": "hello.txt"})], *SCRIPT]
     with serve_project(tmp_path, script, pages=PAGES) as server:
         session = server.post("/session", {"title": "warp"})["id"]
@@ -244,7 +244,7 @@ def test_what_was_unfolded_stays_so_while_the_session_goes_on(browser: Browser, 
             tab.evaluate("document.querySelector('summary').click()")
             tab.evaluate("document.querySelector('summary').focus()")
             server.post(f"/session/{session}/message", prompt("second words"))
-            tab.wait_for(says("answer 2"))
+            tab.wait_for(has_text("answer 2"))
             assert tab.evaluate("document.querySelector('details').open")
             assert tab.evaluate("document.activeElement === document.querySelector('summary')")
             assert "hello there" in tab.evaluate("document.querySelector('details').innerText")
@@ -253,19 +253,19 @@ def test_what_was_unfolded_stays_so_while_the_session_goes_on(browser: Browser, 
 # --- a page in a file ---
 
 
-def test_a_page_in_a_file_shows_the_conversation_and_asks_for_nothing(
-    browser: Browser, tmp_path: Path, elsewhere: Web, monkeypatch: pytest.MonkeyPatch
+def test_a_page_in_a_file_shows_the_conversation_and_requests_nothing(
+    browser: Browser, tmp_path: Path, other_server: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
     hostile, file = tmp_path / "hostile.json", tmp_path / "page.html"
-    export = hostile_session(elsewhere.url)
+    export = hostile_session(other_server.url)
     hostile.write_bytes(encode(export))
     where = ["--dir", str(tmp_path), "--store", f"file:{tmp_path / 'storage'}"]
     assert run_command(["import", str(hostile), *where]) == 0
     assert run_command(["share", export.info.id, "--to", str(file), *where]) == 0
     with browser.open(file.as_uri()) as tab:
-        assert acted(tab, elsewhere) == {}
-        assert tab.evaluate("document.title") == breakouts(elsewhere.url)
-        assert tab.text().count(breakouts(elsewhere.url)) == PLACES
+        assert get_executed(tab, other_server) == {}
+        assert tab.evaluate("document.title") == make_breakouts(other_server.url)
+        assert tab.text().count(make_breakouts(other_server.url)) == PLACES
         assert tab.evaluate("document.scripts.length") == 0
         assert tab.requests() == [file.as_uri()]

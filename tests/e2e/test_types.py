@@ -75,7 +75,7 @@ def check_with_pyright(directory: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("run", "form"), [(check_with_mypy, MYPY), (check_with_pyright, PYRIGHT)], ids=["mypy", "pyright"]
 )
-def test_programs_are_accepted_and_mistakes_are_found(
+def test_valid_programs_are_accepted_and_mistakes_are_found(
     run: Check, form: re.Pattern[str], tmp_path: Path
 ) -> None:
     sources = list_sources()
@@ -89,7 +89,7 @@ def test_programs_are_accepted_and_mistakes_are_found(
     assert marked - set(found) == set()
 
 
-def test_there_is_something_to_check() -> None:
+def test_there_are_programs_to_check() -> None:
     sources = list_sources()
     assert len(list_marked(sources)) > 15
     assert {"examples_embed_agent.py", "surface.py", "mistakes.py"} <= set(sources)

@@ -21,7 +21,7 @@ def run_weft(tmp_path: Path, store: str, command: tuple[str, ...]) -> tuple[int,
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
-def test_no_store_can_be_where_a_file_is_or_below_one(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_store_cannot_be_at_or_below_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
     file = tmp_path / "file"
     file.touch()
     hint = "\n       set --store to a directory that exists or can be created\n"
@@ -44,19 +44,19 @@ def test_no_store_can_be_where_a_file_is_or_below_one(tmp_path: Path, command: t
 
 
 @pytest.mark.parametrize("place", ["/proc/weft", "/proc/self/weft/below", "/dev/null/weft"])
-def test_a_run_says_at_once_that_its_store_cannot_be_made(tmp_path: Path, place: str) -> None:
+def test_a_run_reports_at_once_that_its_store_cannot_be_created(tmp_path: Path, place: str) -> None:
     code, error = run_weft(tmp_path, place, RUN)
     assert code in (1, 2)
     assert error.startswith("error: ")
     assert "/".join(place.split("/")[:3]) in error
 
 
-def test_a_server_does_not_start_where_its_store_cannot_be_made(tmp_path: Path) -> None:
+def test_a_server_does_not_start_if_its_store_cannot_be_created(tmp_path: Path) -> None:
     code, error = run_weft(tmp_path, "/proc/weft", ("serve", "--port", "0", "--auth", "none"))
     assert (code, error.startswith("error: the store cannot use /proc/weft")) == (1, True)
 
 
-def test_a_password_that_cannot_be_written_is_asked_of_the_person(tmp_path: Path) -> None:
+def test_a_password_that_cannot_be_stored_must_be_given_by_the_person(tmp_path: Path) -> None:
     done = subprocess.run(
         [WEFT, "serve", "--port", "0"],
         cwd=tmp_path, env={**os.environ, "XDG_STATE_HOME": "/proc/weft"},

@@ -1,4 +1,4 @@
-"""Calls that are killed at every point, and the verdict that is told about each. None of them is repeated."""
+"""Calls that are killed at every point get the right verdict, and are not repeated."""
 
 import asyncio
 import json
@@ -71,8 +71,8 @@ def kill_at(directory: Path, point: str, tool: str, input: dict[str, Any], **mor
     return SessionID(out.split()[0])
 
 
-class Aftermath:
-    """What is found when a session is opened again and continued: its last call, the verdict, and what the model is told."""
+class ReopenedSession:
+    """A session that was opened again and continued: its last call, the verdict, and the text that the model reads."""
 
     def __init__(self, call: ToolPart, told: str) -> None:
         self.call = call
@@ -96,7 +96,7 @@ class Aftermath:
         return self.call.state.error
 
 
-async def go_on(directory: Path, session: SessionID, tool: str) -> Aftermath:
+async def continue_session(directory: Path, session: SessionID, tool: str) -> ReopenedSession:
     script = json.dumps([[{"do": "say", "text": "I see."}]]).encode()
     served = serve_script(choose_model(tool), script, SystemClock(), where="script")
     config = {"model": f"{SCRIPTED_PROVIDER}/{choose_model(tool)}", **ALLOW}
@@ -123,7 +123,7 @@ async def go_on(directory: Path, session: SessionID, tool: str) -> Aftermath:
         for part in message.parts
         if isinstance(part, ToolPart) and part.tool == tool
     ]
-    return Aftermath(call, results[-1])
+    return ReopenedSession(call, results[-1])
 
 
 def show(directory: Path, session: SessionID) -> str:
@@ -151,12 +151,12 @@ def edit_input(directory: Path) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("tool", ["write", "edit"])
-async def test_a_killed_write_or_edit(
+async def test_a_killed_write_or_edit_has_its_verdict(
     directory: Path, tool: str, point: str, kind: str, content: str
 ) -> None:
     input = write_input(directory) if tool == "write" else edit_input(directory)
     session = kill_at(directory, point, tool, input)
-    after = await go_on(directory, session, tool)
+    after = await continue_session(directory, session, tool)
 
     assert after.verdict.kind == kind
     assert after.verdict.why in after.told
@@ -183,11 +183,11 @@ async def test_a_killed_write_or_edit(
         ("patched", "finished", ("a.txt", "new.txt", "z.txt")),
     ],
 )
-async def test_a_killed_patch_of_three_files(
+async def test_a_killed_patch_of_three_files_has_its_verdict(
     directory: Path, point: str, kind: str, files: tuple[str, ...]
 ) -> None:
     session = kill_at(directory, point, "apply_patch", {"patchText": PATCH})
-    after = await go_on(directory, session, "apply_patch")
+    after = await continue_session(directory, session, "apply_patch")
 
     assert (after.verdict.kind, after.verdict.files) == (kind, files)
     assert after.verdict.why in after.told
@@ -214,11 +214,11 @@ RAN = "echo ran >> ../ran.log; "
         ("result", "echo b > b.txt; echo done; exit 3", "finished", ("b.txt",)),
     ],
 )
-async def test_a_killed_command(
+async def test_a_killed_command_has_its_verdict(
     directory: Path, point: str, command: str, kind: str, files: tuple[str, ...]
 ) -> None:
     session = kill_at(directory, point, "bash", bash(RAN + command))
-    after = await go_on(directory, session, "bash")
+    after = await continue_session(directory, session, "bash")
     log = directory.parent / "ran.log"
 
     assert (after.verdict.kind, after.verdict.files) == (kind, files)
@@ -232,11 +232,11 @@ async def test_a_killed_command(
         assert after.error.startswith("Tool execution was interrupted: weft died")
 
 
-async def test_a_killed_command_in_a_project_without_files(directory: Path) -> None:
+async def test_a_killed_command_in_a_project_without_files_has_its_verdict(directory: Path) -> None:
     (directory / "a.txt").unlink()
     (directory / "z.txt").unlink()
     session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
-    after = await go_on(directory, session, "bash")
+    after = await continue_session(directory, session, "bash")
     assert (after.verdict.kind, after.verdict.files) == ("partial", ("b.txt",))
     assert "Since it began, b.txt changed." in after.told
 
@@ -254,7 +254,7 @@ async def test_a_killed_command_is_judged_in_its_own_project(directory: Path, ot
     session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
     async with open_directory(OpenOptions(directory=str(other_project))):
         pass
-    after = await go_on(directory, session, "bash")
+    after = await continue_session(directory, session, "bash")
 
     assert (after.verdict.kind, after.verdict.files) == ("partial", ("b.txt",))
 
@@ -268,23 +268,23 @@ async def test_a_killed_command_of_a_removed_project_is_settled_elsewhere(
         (call,) = [part for message in await api.list_messages(session) for part in message.parts
                    if isinstance(part, ToolPart) and part.tool == "bash"]  # fmt: skip
 
-    assert Aftermath(call, "").verdict == CallVerdict(
+    assert ReopenedSession(call, "").verdict == CallVerdict(
         kind="unknown",
         why="It was running when weft died, and was ended with it. It is not known which files it changed.",
     )
 
 
-async def test_no_other_project_says_that_a_killed_command_changed_nothing(
+async def test_the_files_of_a_killed_command_are_unknown_in_another_project(
     directory: Path, other_project: Path
 ) -> None:
     session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
-    after = await go_on(other_project, session, "bash")
+    after = await continue_session(other_project, session, "bash")
 
     assert (after.verdict.kind, after.verdict.files) == ("unknown", ())
     assert "It is not known which files it changed." in after.told
 
 
-async def test_a_command_that_ended_unseen_is_known_by_its_supervisor(directory: Path) -> None:
+async def test_the_exit_code_of_an_unobserved_command_comes_from_its_supervisor(directory: Path) -> None:
     command = f"{RAN}echo b > b.txt; kill -STOP {{pid}}; exit 7"
     running = start(directory, "never", "bash", bash(command))
     assert running.stdout is not None
@@ -294,7 +294,7 @@ async def test_a_command_that_ended_unseen_is_known_by_its_supervisor(directory:
         os.sched_yield()
     running.send_signal(signal.SIGKILL)
     running.communicate()
-    after = await go_on(directory, session, "bash")
+    after = await continue_session(directory, session, "bash")
 
     assert isinstance(after.call.state, CompletedState)
     assert (after.verdict.kind, after.verdict.files) == ("finished", ("b.txt",))
@@ -312,13 +312,15 @@ async def test_a_command_that_ended_unseen_is_known_by_its_supervisor(directory:
         ("result", "good", "finished"),
     ],
 )
-async def test_a_killed_call_of_an_mcp_server(directory: Path, point: str, manner: str, kind: str) -> None:
+async def test_a_killed_call_of_an_mcp_server_has_its_verdict(
+    directory: Path, point: str, manner: str, kind: str
+) -> None:
     log = directory.parent / "server.log"
     command = [sys.executable, "-S", "-E", str(SERVER), manner, str(log)]
     servers = {"loom": {"type": "local", "command": command}}
     session = kill_at(directory, point, "loom_echo", {"words": "hello"}, mcp=servers)
     calls = log.read_text().count("tools/call")
-    after = await go_on(directory, session, "loom_echo")
+    after = await continue_session(directory, session, "loom_echo")
 
     assert after.verdict.kind == kind
     assert after.verdict.why in after.told
@@ -328,14 +330,14 @@ async def test_a_killed_call_of_an_mcp_server(directory: Path, point: str, manne
 
 
 @pytest.mark.parametrize("url", ["sqlite:{0}/sessions.db", "postgres"])
-async def test_verdicts_are_told_on_every_store(
+async def test_every_store_records_verdicts(
     directory: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(
-        "WEFT_STORE", f"{make_url()}&lease=1" if url == "postgres" else url.format(directory.parent)
+        "WEFT_STORE", f"{make_url()}&lease=3" if url == "postgres" else url.format(directory.parent)
     )
     session = kill_at(directory, "patched", "write", write_input(directory))
-    after = await go_on(directory, session, "write")
+    after = await continue_session(directory, session, "write")
 
     assert after.verdict.kind == "finished"
     assert after.output.startswith("Wrote file successfully.")

@@ -18,7 +18,7 @@ def run_web(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60, check=False)
 
 
-def logs_in(url: str, ticket: str) -> bool:
+def can_log_in(url: str, ticket: str) -> bool:
     with httpx2.Client(base_url=url) as browser:
         browser.post("/web/login", json={"ticket": ticket})
         return browser.get("/session").status_code == 200
@@ -31,8 +31,8 @@ def test_the_link_of_a_running_server_logs_in_once(tmp_path: Path) -> None:
         link = LINK.search(done.stdout)
         assert link is not None, done.stdout
         assert link[1] == server.url
-        assert logs_in(link[1], link[2])
-        assert not logs_in(link[1], link[2])
+        assert can_log_in(link[1], link[2])
+        assert not can_log_in(link[1], link[2])
 
 
 def test_without_a_server_one_is_started(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_without_a_server_one_is_started(tmp_path: Path) -> None:
     try:
         assert process.stdout.readline().startswith("weft serves ")
         link = next(found for line in process.stdout if (found := LINK.search(line)))
-        assert logs_in(link[1], link[2])
+        assert can_log_in(link[1], link[2])
     finally:
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
@@ -56,7 +56,7 @@ def test_without_a_server_one_is_started(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_where_no_server_is_the_error_says_how_to_start_one(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_server_says_how_to_start_one(tmp_path: Path) -> None:
     done = run_web(tmp_path, "http://127.0.0.1:9")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no server of weft answers at http://127.0.0.1:9" in done.stderr

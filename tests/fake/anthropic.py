@@ -12,13 +12,13 @@ from fake.refusing import (
     PICTURES,
     Json,
     RefusedError,
-    first_of_turn,
-    need,
+    find_first_of_turn,
     need_base64,
     need_format,
     need_keys,
     need_list,
     need_text,
+    require,
 )
 from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, End, Fail, Say, Think, UseTool, Wait
@@ -87,7 +87,7 @@ def signature_of(thinking: str) -> str:
     return "sig_" + hashlib.sha256(thinking.encode()).hexdigest()[:16]
 
 
-def redacted(secret: str) -> str:
+def to_redacted(secret: str) -> str:
     return "red_" + hashlib.sha256(secret.encode()).hexdigest()[:16]
 
 
@@ -97,11 +97,11 @@ def redacted(secret: str) -> str:
 def check(body: Json) -> None:
     """Raise `RefusedError` where the API would answer 400."""
     need_keys(body, FIELDS, "body")
-    need(isinstance(body.get("model"), str) and body["model"], "model: Field required")
-    need(isinstance(body.get("max_tokens"), int) and body["max_tokens"] > 0, "max_tokens: Field required")
+    require(isinstance(body.get("model"), str) and body["model"], "model: Field required")
+    require(isinstance(body.get("max_tokens"), int) and body["max_tokens"] > 0, "max_tokens: Field required")
     _check_system(body.get("system", []))
     messages = need_list(body.get("messages"), "messages")
-    need(messages[0].get("role") == "user", 'messages: first message must use the "user" role')
+    require(messages[0].get("role") == "user", 'messages: first message must use the "user" role')
     for number, message in enumerate(messages):
         _check_message(message, f"messages.{number}")
     _check_last(messages[-1])
@@ -109,10 +109,10 @@ def check(body: Json) -> None:
     _check_tools(body, messages)
     _check_thinking(body, messages)
     marks = msgspec.json.encode(body).count(b'"cache_control":')
-    need(marks <= MOST_MARKS, f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
+    require(marks <= MOST_MARKS, f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
     if "temperature" in body:
-        need("top_p" not in body, "`temperature` and `top_p` cannot both be specified for this model.")
-        need(0 <= body["temperature"] <= 1, "temperature: range: 0..1")
+        require("top_p" not in body, "`temperature` and `top_p` cannot both be specified for this model.")
+        require(0 <= body["temperature"] <= 1, "temperature: range: 0..1")
 
 
 def _check_system(system: Any) -> None:
@@ -127,13 +127,13 @@ def _check_system(system: Any) -> None:
 def _check_message(message: Any, where: str) -> None:
     need_keys(message, {"role", "content"}, where)
     role, content = message.get("role"), message.get("content")
-    need(role in ROLES, f"{where}.role: Input should be 'user' or 'assistant'")
+    require(role in ROLES, f"{where}.role: Input should be 'user' or 'assistant'")
     if isinstance(content, str):
         need_text(content, where)
         return
     for number, block in enumerate(need_list(content, f"{where}.content")):
         _check_block(block, ROLES[role], f"{where}.content.{number}")
-    need(
+    require(
         role == "user" or content[-1]["type"] not in THOUGHTS,
         f"{where}: The final block in an assistant message cannot be `thinking`.",
     )
@@ -141,29 +141,31 @@ def _check_message(message: Any, where: str) -> None:
 
 def _check_block(block: Any, allowed: set[str], where: str) -> None:
     kind = block.get("type") if isinstance(block, dict) else None
-    need(
+    require(
         kind in allowed,
         f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags",
     )
     need_keys(block, BLOCKS[str(kind)], f"{where}.{kind}")
     mark = block.get("cache_control", {"type": "ephemeral"})
-    need(mark.get("type") == "ephemeral", f"{where}.cache_control: Input should be 'ephemeral'")
+    require(mark.get("type") == "ephemeral", f"{where}.cache_control: Input should be 'ephemeral'")
     match kind:
         case "text":
             need_text(block.get("text"), f"{where}.text")
         case "image" | "document":
             _check_source(block, where)
         case "tool_use":
-            need(ID.fullmatch(str(block.get("id", ""))), f"{where}.id: String should match pattern")
-            need(NAME.fullmatch(str(block.get("name", ""))), f"{where}.name: String should match pattern")
-            need(isinstance(block.get("input"), dict), f"{where}.input: Input should be a valid dictionary")
+            require(ID.fullmatch(str(block.get("id", ""))), f"{where}.id: String should match pattern")
+            require(NAME.fullmatch(str(block.get("name", ""))), f"{where}.name: String should match pattern")
+            require(
+                isinstance(block.get("input"), dict), f"{where}.input: Input should be a valid dictionary"
+            )
         case "tool_result":
             _check_result(block, where)
         case "thinking":
             signed = signature_of(str(block.get("thinking"))) == block.get("signature")
-            need(signed, f"{where}: Invalid `signature` in `thinking` block")
+            require(signed, f"{where}: Invalid `signature` in `thinking` block")
         case _:
-            need(
+            require(
                 str(block.get("data", "")).startswith("red_"),
                 f"{where}: Invalid `data` in `redacted_thinking` block",
             )
@@ -172,13 +174,13 @@ def _check_block(block: Any, allowed: set[str], where: str) -> None:
 def _check_source(block: Json, where: str) -> None:
     source = block.get("source", {})
     if source.get("type") == "url":
-        need(str(source.get("url")).startswith("https://"), f"{where}: Only HTTPS URLs are supported.")
+        require(str(source.get("url")).startswith("https://"), f"{where}: Only HTTPS URLs are supported.")
         return
     need_keys(source, {"type", "media_type", "data"}, f"{where}.source")
     allowed = PICTURES if block["type"] == "image" else ("application/pdf",)
-    need(source.get("media_type") in allowed, f"{where}.source.base64.media_type: unsupported")
+    require(source.get("media_type") in allowed, f"{where}.source.base64.media_type: unsupported")
     need_base64(source.get("data"), where)
-    need(len(source["data"]) <= MOST_BYTES, f"{where}: image exceeds 5 MB maximum")
+    require(len(source["data"]) <= MOST_BYTES, f"{where}: image exceeds 5 MB maximum")
 
 
 def _check_result(block: Json, where: str) -> None:
@@ -186,7 +188,7 @@ def _check_result(block: Json, where: str) -> None:
     if not isinstance(content, str):
         for number, inner in enumerate(need_list(content, where)):
             _check_block(inner, {"text", "image", "document"}, f"{where}.content.{number}")
-            need(
+            require(
                 not block.get("is_error") or inner["type"] == "text",
                 f'{where}: all content must be type "text" if `is_error` is true',
             )
@@ -194,7 +196,7 @@ def _check_result(block: Json, where: str) -> None:
 
 def _check_last(message: Json) -> None:
     # Newer models accept no unfinished answer to continue.
-    need(message["role"] == "user", "This model does not support assistant message prefill.")
+    require(message["role"] == "user", "This model does not support assistant message prefill.")
 
 
 def _blocks(message: Json, *kinds: str) -> list[Json]:
@@ -206,21 +208,21 @@ def _check_calls(messages: Sequence[Json]) -> None:
     seen: set[str] = set()
     for number, message in enumerate(messages):
         calls = [block["id"] for block in _blocks(message, "tool_use")]
-        need(
+        require(
             seen.isdisjoint(calls) and len(set(calls)) == len(calls),
             "messages: `tool_use` ids must be unique",
         )
         seen |= set(calls)
         if calls:
             said = [block["type"] for block in message["content"]]
-            need(
+            require(
                 set(said[said.index("tool_use") :]) == {"tool_use"},
                 f"messages.{number}: `tool_use` ids were found without `tool_result` blocks immediately after",
             )
-            need(number + 1 < len(messages), "messages: `tool_use` without `tool_result`")
+            require(number + 1 < len(messages), "messages: `tool_use` without `tool_result`")
         _check_answers(calls, messages[number + 1 : number + 2], number)
         if number == 0:
-            need(not _blocks(message, "tool_result"), "messages.0: unexpected `tool_use_id`")
+            require(not _blocks(message, "tool_result"), "messages.0: unexpected `tool_use_id`")
 
 
 def _check_answers(calls: list[str], after: Sequence[Json], number: int) -> None:
@@ -228,50 +230,58 @@ def _check_answers(calls: list[str], after: Sequence[Json], number: int) -> None
         return
     answers = [block["tool_use_id"] for block in _blocks(after[0], "tool_result")]
     missing = [call for call in calls if call not in answers]
-    need(not missing, f"messages.{number}: `tool_use` ids were found without `tool_result` blocks: {missing}")
+    require(
+        not missing, f"messages.{number}: `tool_use` ids were found without `tool_result` blocks: {missing}"
+    )
     extra = [answer for answer in answers if answer not in calls]
-    need(not extra, f"messages.{number + 1}: unexpected `tool_use_id` found in `tool_result` blocks: {extra}")
-    need(len(answers) == len(set(answers)), f"messages.{number + 1}: each tool_use must have a single result")
+    require(
+        not extra, f"messages.{number + 1}: unexpected `tool_use_id` found in `tool_result` blocks: {extra}"
+    )
+    require(
+        len(answers) == len(set(answers)), f"messages.{number + 1}: each tool_use must have a single result"
+    )
     first = [block["type"] for block in after[0]["content"]][: len(answers)] if answers else []
-    need(set(first) <= {"tool_result"}, f"messages.{number + 1}: tool_result blocks must come first")
+    require(set(first) <= {"tool_result"}, f"messages.{number + 1}: tool_result blocks must come first")
 
 
 def _check_tools(body: Json, messages: Sequence[Json]) -> None:
     tools = body.get("tools", [])
     if (wanted := body.get("output_config", {}).get("format")) is not None:
         need_keys(wanted, {"type", "schema"}, "output_config.format")
-        need(wanted.get("type") == "json_schema", "output_config.format.type: Input should be 'json_schema'")
+        require(
+            wanted.get("type") == "json_schema", "output_config.format.type: Input should be 'json_schema'"
+        )
         need_format(wanted | {"strict": True}, "output_config.format")
     used = any(_blocks(message, "tool_use", "tool_result") for message in messages)
-    need(tools or not used, "Requests which include `tool_use` or `tool_result` blocks must define tools")
-    need(tools or "tool_choice" not in body, "tool_choice may only be specified while providing tools")
+    require(tools or not used, "Requests which include `tool_use` or `tool_result` blocks must define tools")
+    require(tools or "tool_choice" not in body, "tool_choice may only be specified while providing tools")
     for number, tool in enumerate(tools):
         need_keys(tool, {"name", "description", "input_schema", "cache_control"}, f"tools.{number}")
-        need(NAME.fullmatch(str(tool.get("name"))), f"tools.{number}.name: String should match pattern")
-        need(
+        require(NAME.fullmatch(str(tool.get("name"))), f"tools.{number}.name: String should match pattern")
+        require(
             tool.get("input_schema", {}).get("type") == "object",
             f"tools.{number}.input_schema.type: Field required",
         )
     names = [tool["name"] for tool in tools]
-    need(len(names) == len(set(names)), "tools: Tool names must be unique.")
+    require(len(names) == len(set(names)), "tools: Tool names must be unique.")
 
 
 def _check_thinking(body: Json, messages: Sequence[Json]) -> None:
     thinking = body.get("thinking", {"type": "disabled"})
     if thinking["type"] == "disabled":
         return
-    need(body.get("temperature", 1) == 1, "`temperature` may only be set to 1 when thinking is enabled.")
-    need("top_k" not in body, "`top_k` must be unset when thinking is enabled.")
+    require(body.get("temperature", 1) == 1, "`temperature` may only be set to 1 when thinking is enabled.")
+    require("top_k" not in body, "`top_k` must be unset when thinking is enabled.")
     forced = body.get("tool_choice", {}).get("type") in {"any", "tool"}
-    need(not forced, "Thinking may not be enabled when tool_choice forces tool use.")
+    require(not forced, "Thinking may not be enabled when tool_choice forces tool use.")
     if thinking["type"] != "enabled":
         return
     budget = thinking.get("budget_tokens", 0)
-    need(budget >= 1024, "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
-    need(budget < body["max_tokens"], "`max_tokens` must be greater than `thinking.budget_tokens`.")
-    begun = first_of_turn(messages, lambda block: block["type"] == "tool_result")
+    require(budget >= 1024, "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+    require(budget < body["max_tokens"], "`max_tokens` must be greater than `thinking.budget_tokens`.")
+    begun = find_first_of_turn(messages, lambda block: block["type"] == "tool_result")
     first = begun["content"][0]["type"] if begun is not None else "thinking"
-    need(first in THOUGHTS, f"Expected `thinking` or `redacted_thinking`, but found `{first}`.")
+    require(first in THOUGHTS, f"Expected `thinking` or `redacted_thinking`, but found `{first}`.")
 
 
 # --- how it answers ---
@@ -287,13 +297,13 @@ class AnthropicDialect(ServerSentEvents):
 
     def problem(self, request: ReceivedRequest) -> str | None:
         try:
-            need(request.path.endswith("/v1/messages"), "Not Found")
-            need(request.headers.get("anthropic-version"), "anthropic-version: header is required")
-            need(
+            require(request.path.endswith("/v1/messages"), "Not Found")
+            require(request.headers.get("anthropic-version"), "anthropic-version: header is required")
+            require(
                 "x-api-key" in request.headers or "authorization" in request.headers,
                 "x-api-key header is required",
             )
-            need(
+            require(
                 request.headers.get("content-type") == "application/json",
                 "content-type must be application/json",
             )

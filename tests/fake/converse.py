@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from fake.converse_rules import check_request, signature_of
-from fake.refusing import RefusedError, need
+from fake.refusing import RefusedError, require
 from weft.provider.bedrock.adapter import sign_request
 from weft.provider.chunk import Usage
 from weft.provider.endpoint import AwsKeys
@@ -68,10 +68,10 @@ class ConverseDialect:
     def problem(self, request: ReceivedRequest) -> str | None:
         try:
             _, model, action = request.path.lstrip("/").removeprefix("v1/").split("/")
-            need(action == "converse-stream", "UnknownOperationException")
-            need(":" not in model, f"the id of the model is not written as part of a path: {model}")
-            need(request.headers.get("accept") in {self.kind, "*/*"}, "the answer is an event stream")
-            need(request.headers.get("content-type") == "application/json", "the body must be JSON")
+            require(action == "converse-stream", "UnknownOperationException")
+            require(":" not in model, f"the id of the model is not written as part of a path: {model}")
+            require(request.headers.get("accept") in {self.kind, "*/*"}, "the answer is an event stream")
+            require(request.headers.get("content-type") == "application/json", "the body must be JSON")
             _check_who(request)
             check_request(unquote(model), request.body)
         except RefusedError as refused:
@@ -102,19 +102,19 @@ def _check_who(request: ReceivedRequest) -> None:
     proof = request.headers.get("authorization", "")
     if proof.startswith("Bearer "):
         return
-    need(proof.startswith("AWS4-HMAC-SHA256 "), "Missing Authentication Token")
+    require(proof.startswith("AWS4-HMAC-SHA256 "), "Missing Authentication Token")
     url = f"http://{request.headers['host']}{request.path}"
-    at = _moment(request.headers.get("x-amz-date", ""))
+    at = _parse_time(request.headers.get("x-amz-date", ""))
     wanted = sign_request(url, request.raw, SECRET, REGION, at)
-    need(
+    require(
         proof == wanted["authorization"],
         "The request signature we calculated does not match the signature you provided.",
     )
-    need(request.headers.get("x-amz-security-token") == SECRET.token, "The security token is invalid")
+    require(request.headers.get("x-amz-security-token") == SECRET.token, "The security token is invalid")
 
 
-def _moment(date: str) -> int:
-    need(re.fullmatch(r"\d{8}T\d{6}Z", date), "X-Amz-Date must be a moment")
+def _parse_time(date: str) -> int:
+    require(re.fullmatch(r"\d{8}T\d{6}Z", date), "X-Amz-Date must be a moment")
     return int(datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
 
 

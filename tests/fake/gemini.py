@@ -69,7 +69,7 @@ class GeminiDialect(ServerSentEvents):
         return frame({"error": {"code": 503, "message": message, "status": "UNAVAILABLE"}})
 
     def nameless_call(self) -> list[bytes]:
-        return [frame(self._piece([{"functionCall": {"name": "", "args": {}}}], finishReason="STOP"))]
+        return [frame(self._chunk([{"functionCall": {"name": "", "args": {}}}], finishReason="STOP"))]
 
     # --- an answer ---
 
@@ -77,18 +77,18 @@ class GeminiDialect(ServerSentEvents):
         self._made += 1
         end = End()
         signed = False
-        yield self._piece([{"text": ""}])
+        yield self._chunk([{"text": ""}])
         for move in moves:
             match move:
                 case Say(text=text):
                     for word in split_words(text):
-                        yield self._piece([{"text": word}])
+                        yield self._chunk([{"text": word}])
                 case Think(text=text):
                     for word in split_words(text):
-                        yield self._piece([{"text": word, "thought": True}])
+                        yield self._chunk([{"text": word, "thought": True}])
                 case UseTool():
                     # Of several calls in an answer the first is signed.
-                    yield self._piece([self._call(move, sign=not signed)])
+                    yield self._chunk([self._call(move, sign=not signed)])
                     signed = True
                 case Fail():
                     code, status = (500, "INTERNAL") if move.retryable else (400, "INVALID_ARGUMENT")
@@ -99,7 +99,7 @@ class GeminiDialect(ServerSentEvents):
                 case Wait():
                     pass
         last = {"text": ""} if signed else {"text": "", "thoughtSignature": self._sign("end")}
-        yield self._piece([last], finishReason=REASONS[end.reason]) | {
+        yield self._chunk([last], finishReason=REASONS[end.reason]) | {
             "usageMetadata": to_counts(end.usage or USED)
         }
 
@@ -116,7 +116,7 @@ class GeminiDialect(ServerSentEvents):
         self._signed.add(signature)
         return signature
 
-    def _piece(self, parts: list[Json], **more: str) -> Json:
+    def _chunk(self, parts: list[Json], **more: str) -> Json:
         candidate = {"content": {"parts": parts, "role": "model"}, **more, "index": 0}
         return {
             "candidates": [candidate],

@@ -85,60 +85,60 @@ class RefusedError(Exception):
         return {"error": {"code": 400, "message": str(self), "status": "INVALID_ARGUMENT"}}
 
 
-def signs(model: str) -> bool:
+def requires_signatures(model: str) -> bool:
     """Return True for Gemini 3 and later, which require signatures."""
     return re.search(r"gemini-(?:[3-9]|\D)", model) is not None
 
 
 def check_request(model: str, body: Json) -> None:
     """Raise `RefusedError` where the API would refuse the body."""
-    _only(body, KNOWN, "")
+    _allow_only(body, KNOWN, "")
     _check_generation(model, body.get("generationConfig", {}))
-    _must(
+    _require(
         "tools" not in body or body.get("generationConfig", {}).get("responseMimeType") != "application/json",
         "Function calling with a response mime type: 'application/json' is unsupported",
     )
     for words in body.get("systemInstruction", {}).get("parts", []):
-        _must(words.get("text"), "systemInstruction.parts: text must not be empty")
+        _require(words.get("text"), "systemInstruction.parts: text must not be empty")
     for tool in body.get("tools", []):
-        _only(tool, {"functionDeclarations"}, "tools")
+        _allow_only(tool, {"functionDeclarations"}, "tools")
         _check_declarations(tool["functionDeclarations"])
     contents = body.get("contents")
-    _must(
+    _require(
         isinstance(contents, list) and contents,
         "* GenerateContentRequest.contents: contents is not specified",
     )
     for index, content in enumerate(contents or ()):
-        _check_content(content, f"contents[{index}]", newer=signs(model))
+        _check_content(content, f"contents[{index}]", newer=requires_signatures(model))
     _check_turns(contents or [])
-    if signs(model):
+    if requires_signatures(model):
         _check_signatures(contents or [])
 
 
-def _must(holds: object, message: str) -> None:
+def _require(holds: object, message: str) -> None:
     if not holds:
         raise RefusedError(message)
 
 
-def _only(value: Json, names: frozenset[str] | set[str], where: str) -> None:
+def _allow_only(value: Json, names: frozenset[str] | set[str], where: str) -> None:
     for name in value:
-        _must(
+        _require(
             name in names,
             f"Invalid JSON payload received. Unknown name \"{name}\" at '{where}': Cannot find field.",
         )
 
 
 def _check_generation(model: str, config: Json) -> None:
-    _only(config, GENERATION, "generation_config")
+    _allow_only(config, GENERATION, "generation_config")
     thinking = config.get("thinkingConfig", {})
-    _only(
+    _allow_only(
         thinking, {"includeThoughts", "thinkingBudget", "thinkingLevel"}, "generation_config.thinking_config"
     )
     both = "thinkingLevel" in thinking and "thinkingBudget" in thinking
-    _must(not both, "You can only set only one of thinking budget and thinking level.")
+    _require(not both, "You can only set only one of thinking budget and thinking level.")
     thinks = re.search(r"gemini-(1|2\.0)", model) is None
-    _must(thinks or not thinking, "Thinking is not enabled for this model.")
-    _must(config.get("maxOutputTokens", 1) > 0, "max_output_tokens must be positive.")
+    _require(thinks or not thinking, "Thinking is not enabled for this model.")
+    _require(config.get("maxOutputTokens", 1) > 0, "max_output_tokens must be positive.")
 
 
 # --- tools ---
@@ -148,13 +148,13 @@ def _check_declarations(declared: list[Json]) -> None:
     names: set[str] = set()
     for index, each in enumerate(declared):
         where = f"tools[0].function_declarations[{index}]"
-        _only(each, {"name", "description", "parameters"}, where)
+        _allow_only(each, {"name", "description", "parameters"}, where)
         name = each.get("name", "")
-        _must(NAME.fullmatch(name), f"{where}.name: Invalid function name. {name!r}")
-        _must(name not in names, f"Duplicate function declaration found: {name}")
+        _require(NAME.fullmatch(name), f"{where}.name: Invalid function name. {name!r}")
+        _require(name not in names, f"Duplicate function declaration found: {name}")
         names.add(name)
         if "parameters" in each:
-            _must(
+            _require(
                 each["parameters"].get("type") == "object",
                 f"{where}.parameters: schema should be of type OBJECT.",
             )
@@ -162,33 +162,35 @@ def _check_declarations(declared: list[Json]) -> None:
 
 
 def _check_schema(schema: Json, where: str) -> None:
-    _only(schema, SCHEMA, where)
+    _allow_only(schema, SCHEMA, where)
     if "anyOf" in schema:
-        _must(set(schema) == {"anyOf"}, f"{where}: when using any_of, it must be the only field set.")
+        _require(set(schema) == {"anyOf"}, f"{where}: when using any_of, it must be the only field set.")
         for each in schema["anyOf"]:
             _check_schema(each, f"{where}.any_of")
         return
     type = schema.get("type")
-    _must(type in TYPES, f"{where}.type: missing field.")
-    _must(
+    _require(type in TYPES, f"{where}.type: missing field.")
+    _require(
         "format" not in schema or schema["format"] in FORMATS.get(str(type), ()),
         f"{where}.format: not supported.",
     )
     if "enum" in schema:
-        _must(type == "string", f"{where}.enum: only allowed for STRING type")
-        _must(
+        _require(type == "string", f"{where}.enum: only allowed for STRING type")
+        _require(
             all(isinstance(word, str) and word for word in schema["enum"]), f"{where}.enum: cannot be empty"
         )
     if type == "array":
-        _must(isinstance(schema.get("items"), dict), f"{where}.items: missing field.")
+        _require(isinstance(schema.get("items"), dict), f"{where}.items: missing field.")
         _check_schema(schema["items"], f"{where}.items")
     properties = schema.get("properties", {})
-    _must("properties" not in schema or type == "object", f"{where}.properties: only allowed for OBJECT type")
-    _must(
+    _require(
+        "properties" not in schema or type == "object", f"{where}.properties: only allowed for OBJECT type"
+    )
+    _require(
         "properties" not in schema or properties, f"{where}.properties: should be non-empty for OBJECT type"
     )
     for name in schema.get("required", []):
-        _must(name in properties, f"{where}.required[0]: property is not defined")
+        _require(name in properties, f"{where}.required[0]: property is not defined")
     for name, each in properties.items():
         _check_schema(each, f"{where}.properties[{name}]")
 
@@ -197,66 +199,70 @@ def _check_schema(schema: Json, where: str) -> None:
 
 
 def _check_content(content: Json, where: str, *, newer: bool) -> None:
-    _only(content, {"role", "parts"}, where)
-    _must(content.get("role") in ("user", "model"), "Please use a valid role: user, model.")
-    _must(content.get("parts"), f"* GenerateContentRequest.{where}.parts: contents.parts must not be empty.")
+    _allow_only(content, {"role", "parts"}, where)
+    _require(content.get("role") in ("user", "model"), "Please use a valid role: user, model.")
+    _require(
+        content.get("parts"), f"* GenerateContentRequest.{where}.parts: contents.parts must not be empty."
+    )
     for index, part in enumerate(content["parts"]):
         _check_part(part, f"{where}.parts[{index}]", role=content["role"], newer=newer)
 
 
 def _check_part(part: Json, where: str, *, role: str, newer: bool) -> None:
-    _only(part, DATA | {"thought", "thoughtSignature"}, where)
-    _must(
+    _allow_only(part, DATA | {"thought", "thoughtSignature"}, where)
+    _require(
         len(DATA & set(part)) == 1,
         f"* {where}.data: required oneof field 'data' must have one initialized field",
     )
-    _must(
+    _require(
         part.get("text", "x") != "", f"Unable to submit request because {where} has an empty text parameter."
     )
     if "thoughtSignature" in part:
-        _must(role == "model", f"{where}.thought_signature: only the model's parts are signed")
-        _must(
+        _require(role == "model", f"{where}.thought_signature: only the model's parts are signed")
+        _require(
             _is_base64(part["thoughtSignature"]), f"Invalid value at '{where}.thought_signature' (TYPE_BYTES)"
         )
     if "thought" in part:
-        _must(role == "model" and part["thought"] is True, f"{where}.thought: only the model thinks")
+        _require(role == "model" and part["thought"] is True, f"{where}.thought: only the model thinks")
     if "functionCall" in part:
-        _must(role == "model", f"{where}: a function call with role user")
-        _only(part["functionCall"], {"id", "name", "args"}, where)
-        _must(
+        _require(role == "model", f"{where}: a function call with role user")
+        _allow_only(part["functionCall"], {"id", "name", "args"}, where)
+        _require(
             NAME.fullmatch(part["functionCall"].get("name", "")),
             f"{where}.function_call.name: Name cannot be empty.",
         )
-        _must(
+        _require(
             isinstance(part["functionCall"].get("args", {}), dict),
             f"{where}.function_call.args: not a Struct",
         )
     if "functionResponse" in part:
-        _must(role == "user", f"{where}: a function response with role model")
+        _require(role == "user", f"{where}: a function response with role model")
         _check_response(part["functionResponse"], where, newer=newer)
     if "inlineData" in part:
         _check_inline(part["inlineData"], MEDIA, where)
     if "fileData" in part:
-        _must(
+        _require(
             part["fileData"].get("fileUri", "").startswith(("https://", "gs://")),
             f"{where}: Unsupported file uri",
         )
 
 
 def _check_response(response: Json, where: str, *, newer: bool) -> None:
-    _only(response, {"id", "name", "response", "parts"}, where)
-    _must(response.get("name"), f"{where}.function_response.name: Name cannot be empty.")
-    _must(isinstance(response.get("response"), dict), f"{where}.function_response.response: not a Struct")
-    _must(newer or "parts" not in response, "Multimodal function responses are not supported by this model.")
+    _allow_only(response, {"id", "name", "response", "parts"}, where)
+    _require(response.get("name"), f"{where}.function_response.name: Name cannot be empty.")
+    _require(isinstance(response.get("response"), dict), f"{where}.function_response.response: not a Struct")
+    _require(
+        newer or "parts" not in response, "Multimodal function responses are not supported by this model."
+    )
     for part in response.get("parts", []):
-        _only(part, {"inlineData"}, f"{where}.function_response.parts")
+        _allow_only(part, {"inlineData"}, f"{where}.function_response.parts")
         _check_inline(part["inlineData"], INSIDE, where)
 
 
 def _check_inline(data: Json, allowed: re.Pattern[str], where: str) -> None:
-    _only(data, {"mimeType", "data", "displayName"}, where)
-    _must(allowed.fullmatch(data.get("mimeType", "")), f"Unsupported MIME type: {data.get('mimeType')}")
-    _must(_is_base64(data.get("data")), f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES)")
+    _allow_only(data, {"mimeType", "data", "displayName"}, where)
+    _require(allowed.fullmatch(data.get("mimeType", "")), f"Unsupported MIME type: {data.get('mimeType')}")
+    _require(_is_base64(data.get("data")), f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES)")
 
 
 def _is_base64(data: object) -> bool:
@@ -269,34 +275,34 @@ def _is_base64(data: object) -> bool:
     return True
 
 
-def _of(content: Json, kind: str) -> list[Json]:
+def _list_parts(content: Json, kind: str) -> list[Json]:
     return [part[kind] for part in content["parts"] if kind in part]
 
 
 def _check_turns(contents: list[Json]) -> None:
-    _must(contents[0]["role"] == "user", "Please ensure that multiturn requests begin with a user turn.")
-    _must(contents[-1]["role"] == "user", "Please ensure that the request ends with a user turn.")
+    _require(contents[0]["role"] == "user", "Please ensure that multiturn requests begin with a user turn.")
+    _require(contents[-1]["role"] == "user", "Please ensure that the request ends with a user turn.")
     before: Json = {"role": "", "parts": []}
     for content in contents:
-        calls, responses = _of(before, "functionCall"), _of(content, "functionResponse")
+        calls, responses = _list_parts(before, "functionCall"), _list_parts(content, "functionResponse")
         alternates = not (before["role"] == content["role"] == "model")
-        _must(
+        _require(
             alternates,
             "Please ensure that function call turn comes immediately after a user turn or after a function response "
             "turn.",
         )
-        _must(
+        _require(
             not responses or calls,
             "Please ensure that function response turn comes immediately after a function call turn.",
         )
-        _must(
+        _require(
             len(calls) == len(responses),
             "Please ensure that the number of function response parts is equal to the number of function call parts "
             "of the function call turn.",
         )
         for call, response in zip(calls, responses, strict=True):
             same = (call["name"], call.get("id")) == (response["name"], response.get("id"))
-            _must(
+            _require(
                 same, f"Function response {response['name']!r} does not match function call {call['name']!r}."
             )
         before = content
@@ -312,7 +318,7 @@ def _check_signatures(contents: list[Json]) -> None:
     for index in range(spoken[-1] if spoken else 0, len(contents)):
         first = next((part for part in contents[index]["parts"] if "functionCall" in part), None)
         if first is not None:
-            _must(
+            _require(
                 first.get("thoughtSignature"),
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
                 f"work correctly. Additional data, function call `{first['functionCall']['name']}`, position {index}.",

@@ -15,12 +15,12 @@ from fake.refusing import (
     PICTURES,
     Json,
     RefusedError,
-    need,
     need_base64,
     need_format,
     need_keys,
     need_list,
     need_text,
+    require,
 )
 from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, End, Fail, Say, Think, UseTool, Wait
@@ -78,7 +78,7 @@ REASONS: Final = {
 CODES: Final = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 
 
-class Manners(msgspec.Struct, frozen=True, kw_only=True):
+class ServerDialect(msgspec.Struct, frozen=True, kw_only=True):
     """How servers of this API differ: additional fields, unsupported fields, and Mistral's own rules."""
 
     fields: frozenset[str] = frozenset()
@@ -89,18 +89,18 @@ class Manners(msgspec.Struct, frozen=True, kw_only=True):
     unknown: frozenset[str] = frozenset()
 
 
-STRICT: Final = Manners()
+STRICT: Final = ServerDialect()
 
 
 # --- what it refuses ---
 
 
-def check(body: Json, manners: Manners = STRICT) -> None:
+def check(body: Json, manners: ServerDialect = STRICT) -> None:
     """Raise `RefusedError` where the API would answer 400."""
     need_keys(body, (FIELDS | manners.fields) - manners.unknown, "body")
-    need(isinstance(body.get("model"), str) and body["model"], "you must provide a model parameter")
-    need("stream_options" not in body or body.get("stream"), "stream_options is only allowed with stream")
-    need(0 <= body.get("temperature", 1) <= 2, "Invalid 'temperature': decimal above maximum value")
+    require(isinstance(body.get("model"), str) and body["model"], "you must provide a model parameter")
+    require("stream_options" not in body or body.get("stream"), "stream_options is only allowed with stream")
+    require(0 <= body.get("temperature", 1) <= 2, "Invalid 'temperature': decimal above maximum value")
     _check_tools(body)
     _check_format(body.get("response_format"))
     messages = need_list(body.get("messages"), "messages")
@@ -111,50 +111,54 @@ def check(body: Json, manners: Manners = STRICT) -> None:
 
 
 def _check_tools(body: Json) -> None:
-    need("tools" not in body or body["tools"], "Invalid 'tools': empty array.")
-    need(
+    require("tools" not in body or body["tools"], "Invalid 'tools': empty array.")
+    require(
         "tools" in body or "tool_choice" not in body,
         "'tool_choice' is only allowed when 'tools' are specified.",
     )
     for number, tool in enumerate(body.get("tools", [])):
-        need(tool.get("type") == "function", f"tools.{number}.type: must be function")
+        require(tool.get("type") == "function", f"tools.{number}.type: must be function")
         function = need_keys(
             tool.get("function"), {"name", "description", "parameters", "strict"}, f"tools.{number}"
         )
-        need(NAME.fullmatch(str(function.get("name"))), f"Invalid 'tools[{number}].function.name'")
-        need(isinstance(function.get("parameters"), dict), f"Invalid 'tools[{number}].function.parameters'")
+        require(NAME.fullmatch(str(function.get("name"))), f"Invalid 'tools[{number}].function.name'")
+        require(
+            isinstance(function.get("parameters"), dict), f"Invalid 'tools[{number}].function.parameters'"
+        )
 
 
 def _check_format(wanted: Any) -> None:
     if wanted is None:
         return
-    need(wanted.get("type") == "json_schema", "Invalid value: 'response_format.type'")
+    require(wanted.get("type") == "json_schema", "Invalid value: 'response_format.type'")
     given = need_keys(wanted.get("json_schema"), {"name", "schema", "strict"}, "response_format.json_schema")
-    need(NAME.fullmatch(str(given.get("name"))), "Invalid 'response_format.json_schema.name'")
+    require(NAME.fullmatch(str(given.get("name"))), "Invalid 'response_format.json_schema.name'")
     need_format(given, "response_format")
 
 
-def _check_message(message: Any, manners: Manners, where: str) -> None:
+def _check_message(message: Any, manners: ServerDialect, where: str) -> None:
     role = message.get("role") if isinstance(message, dict) else None
-    need(role in MESSAGE, f"{where}.role: invalid value: '{role}'")
+    require(role in MESSAGE, f"{where}.role: invalid value: '{role}'")
     extra = manners.message_fields if role == "assistant" else frozenset()
     marks = {"cache_control"} if manners.marks else set()
     need_keys(message, MESSAGE[str(role)] | extra | marks, where)
     content = message.get("content")
     if role == "assistant" and content is None:
-        need(message.get("tool_calls"), f"{where}: content or tool_calls must be set")
+        require(message.get("tool_calls"), f"{where}: content or tool_calls must be set")
     elif isinstance(content, list):
         for number, part in enumerate(need_list(content, f"{where}.content")):
             _check_part(part, role == "user", marks, f"{where}.content.[{number}]")
         # The API takes a list of texts, but llama-cpp-python's templates fail on it. A cache mark requires a list.
-        need(marks or {part["type"] for part in content} != {"text"}, f"{where}.content: expected a string")
+        require(
+            marks or {part["type"] for part in content} != {"text"}, f"{where}.content: expected a string"
+        )
     else:
         need_text(content, f"{where}.content")
 
 
 def _check_part(part: Any, all_kinds: bool, marks: set[str], where: str) -> None:
     kind = part.get("type") if isinstance(part, dict) else None
-    need(kind == "text" or (all_kinds and kind in PARTS), f"{where}: invalid content type '{kind}'")
+    require(kind == "text" or (all_kinds and kind in PARTS), f"{where}: invalid content type '{kind}'")
     need_keys(part, PARTS[str(kind)] | marks, where)
     match kind:
         case "text":
@@ -165,7 +169,7 @@ def _check_part(part: Any, all_kinds: bool, marks: set[str], where: str) -> None
             file = need_keys(part["file"], {"filename", "file_data"}, where)
             _check_url(str(file.get("file_data", "")), ("application/pdf",), where)
         case _:
-            need(part["input_audio"].get("format") in {"wav", "mp3"}, f"{where}: invalid audio format")
+            require(part["input_audio"].get("format") in {"wav", "mp3"}, f"{where}: invalid audio format")
             need_base64(part["input_audio"].get("data"), where)
 
 
@@ -173,57 +177,57 @@ def _check_url(url: str, kinds: Sequence[str], where: str) -> None:
     if url.startswith(("https://", "http://")):
         return
     head, _, data = url.partition(";base64,")
-    need(head.removeprefix("data:") in kinds, f"{where}: You uploaded an unsupported image.")
+    require(head.removeprefix("data:") in kinds, f"{where}: You uploaded an unsupported image.")
     need_base64(data, where)
 
 
-def _check_order(messages: Sequence[Json], manners: Manners) -> None:
+def _check_order(messages: Sequence[Json], manners: ServerDialect) -> None:
     roles = [message["role"] for message in messages]
     after = [role for role in roles if role != "system"]
-    need(after, "messages: no message but the system's")
-    need(roles[len(roles) - len(after) :] == after, "System message must be at the beginning.")
-    need(manners.marks or roles.count("system") <= 1, "Only one system message is supported.")
-    need(after[0] == "user", "Conversation must start with a user message")
-    need(after[-1] in {"user", "tool"}, "Expected last role User or Tool for serving but got assistant")
+    require(after, "messages: no message but the system's")
+    require(roles[len(roles) - len(after) :] == after, "System message must be at the beginning.")
+    require(manners.marks or roles.count("system") <= 1, "Only one system message is supported.")
+    require(after[0] == "user", "Conversation must start with a user message")
+    require(after[-1] in {"user", "tool"}, "Expected last role User or Tool for serving but got assistant")
     if manners.mistral:
         pairs = pairwise(after)
-        need(("tool", "user") not in pairs, "Unexpected role 'user' after role 'tool'")
+        require(("tool", "user") not in pairs, "Unexpected role 'user' after role 'tool'")
 
 
-def _check_calls(messages: Sequence[Json], manners: Manners) -> None:
+def _check_calls(messages: Sequence[Json], manners: ServerDialect) -> None:
     waiting: list[str] = []
     for number, message in enumerate(messages):
         if message["role"] == "tool":
             known = message.get("tool_call_id") in waiting
-            need(
+            require(
                 known,
                 "messages with role 'tool' must be a response to a preceding message with 'tool_calls'.",
             )
             waiting.remove(message["tool_call_id"])
             continue
-        need(not waiting, f"tool_call_ids did not have response messages: {waiting}")
-        need(
+        require(not waiting, f"tool_call_ids did not have response messages: {waiting}")
+        require(
             "tool_calls" not in message or message["tool_calls"],
             f"messages.[{number}].tool_calls: empty array",
         )
         waiting = [_checked_call(call, manners, number) for call in message.get("tool_calls", [])]
-        need(len(waiting) == len(set(waiting)), f"messages.[{number}]: duplicate tool_call ids")
-    need(not waiting, f"tool_call_ids did not have response messages: {waiting}")
+        require(len(waiting) == len(set(waiting)), f"messages.[{number}]: duplicate tool_call ids")
+    require(not waiting, f"tool_call_ids did not have response messages: {waiting}")
 
 
-def _checked_call(call: Any, manners: Manners, number: int) -> str:
+def _checked_call(call: Any, manners: ServerDialect, number: int) -> str:
     where = f"messages.[{number}].tool_calls"
     need_keys(call, {"id", "type", "function"}, where)
     id, function = str(call.get("id", "")), call.get("function", {})
-    need(id and len(id) <= manners.longest_id, f"{where}.id: string too long")
-    need(
+    require(id and len(id) <= manners.longest_id, f"{where}.id: string too long")
+    require(
         not manners.mistral or MISTRAL_ID.fullmatch(id),
         "Tool call id must be a-z, A-Z, 0-9, with a length of 9.",
     )
-    need(call.get("type") == "function", f"{where}.type: invalid value")
-    need(NAME.fullmatch(str(function.get("name", ""))), f"{where}.function.name: does not match pattern")
+    require(call.get("type") == "function", f"{where}.type: invalid value")
+    require(NAME.fullmatch(str(function.get("name", ""))), f"{where}.function.name: does not match pattern")
     try:
-        need(
+        require(
             isinstance(json.loads(function.get("arguments", "")), dict),
             f"{where}.function.arguments: no object",
         )
@@ -238,17 +242,17 @@ def _checked_call(call: Any, manners: Manners, number: int) -> str:
 class OpenAIChatDialect(ServerSentEvents):
     """Streams like the API. Reasoning is sent as `reasoning_content`, as most compatible servers do."""
 
-    def __init__(self, manners: Manners = STRICT) -> None:
+    def __init__(self, manners: ServerDialect = STRICT) -> None:
         self._manners = manners
 
     def problem(self, request: ReceivedRequest) -> str | None:
         try:
-            need(request.path.endswith("/v1/chat/completions"), "Not Found")
-            need(
+            require(request.path.endswith("/v1/chat/completions"), "Not Found")
+            require(
                 request.headers.get("authorization", "").startswith("Bearer "),
                 "You didn't provide an API key.",
             )
-            need(request.headers.get("content-type") == "application/json", "unsupported content type")
+            require(request.headers.get("content-type") == "application/json", "unsupported content type")
             check(request.body, self._manners)
         except RefusedError as refused:
             return str(refused)

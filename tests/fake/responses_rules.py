@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from fake.refusing import RefusedError as Unfit
-from fake.refusing import need, need_format, need_keys
+from fake.refusing import need_format, need_keys, require
 
 Json = dict[str, Any]
 
@@ -66,11 +66,13 @@ def reasons(model: str) -> bool:
 def check_request(body: Json, *, knows: Callable[[str], bool] = lambda _: True) -> None:
     """Raise `RefusedError` where the API would refuse the body. `knows` recognises encrypted content of the API itself."""
     for name in body:
-        _must(name in KNOWN, f"Unknown parameter: '{name}'.", name)
-    _must(isinstance(body.get("model"), str) and body["model"], "you must provide a model parameter", "model")
+        _require(name in KNOWN, f"Unknown parameter: '{name}'.", name)
+    _require(
+        isinstance(body.get("model"), str) and body["model"], "you must provide a model parameter", "model"
+    )
     _check_settings(body)
     _check_tools(body.get("tools", []))
-    _must(
+    _require(
         isinstance(body.get("input"), list) and body["input"], "Missing required parameter: 'input'.", "input"
     )
     for index, item in enumerate(body["input"]):
@@ -79,7 +81,7 @@ def check_request(body: Json, *, knows: Callable[[str], bool] = lambda _: True) 
     _check_reasoning(body["input"], knows)
 
 
-def _must(holds: object, message: str, param: str = "", code: str | None = None) -> None:
+def _require(holds: object, message: str, param: str = "", code: str | None = None) -> None:
     if not holds:
         raise RefusedError(message, param=param, code=code)
 
@@ -88,29 +90,29 @@ def _check_settings(body: Json) -> None:
     model, effort = body["model"], body.get("reasoning", {}).get("effort")
     for name in ("temperature", "top_p"):
         allowed = name not in body or not reasons(model) or effort == "none"
-        _must(allowed, f"Unsupported parameter: '{name}' is not supported with this model.", name)
-    _must(effort in (None, *EFFORTS), f"Invalid value: '{effort}'.", "reasoning.effort")
+        _require(allowed, f"Unsupported parameter: '{name}' is not supported with this model.", name)
+    _require(effort in (None, *EFFORTS), f"Invalid value: '{effort}'.", "reasoning.effort")
     summary = body.get("reasoning", {}).get("summary")
-    _must(summary in (None, *SUMMARIES), f"Invalid value: '{summary}'.", "reasoning.summary")
+    _require(summary in (None, *SUMMARIES), f"Invalid value: '{summary}'.", "reasoning.summary")
     supported = reasons(model) or ENCRYPTED_INCLUDE not in body.get("include", [])
-    _must(supported, "Encrypted content is not supported with this model.", "include")
+    _require(supported, "Encrypted content is not supported with this model.", "include")
     least = body.get("max_output_tokens", LEAST_OUTPUT)
-    _must(
+    _require(
         isinstance(least, int) and least >= LEAST_OUTPUT,
         f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= {LEAST_OUTPUT}.",
         "max_output_tokens",
     )
     verbosity = body.get("text", {}).get("verbosity")
-    _must(verbosity in (None, "low", "medium", "high"), f"Invalid value: '{verbosity}'.", "text.verbosity")
+    _require(verbosity in (None, "low", "medium", "high"), f"Invalid value: '{verbosity}'.", "text.verbosity")
     if (wanted := body.get("text", {}).get("format")) is not None:
         try:
             need_keys(wanted, {"type", "name", "schema", "strict"}, "text.format")
-            need(wanted.get("type") == "json_schema" and wanted.get("name"), "Missing 'text.format.name'")
+            require(wanted.get("type") == "json_schema" and wanted.get("name"), "Missing 'text.format.name'")
             need_format(wanted, "text.format")
         except Unfit as unfit:
             raise RefusedError(str(unfit), param="text.format") from None
     key = body.get("prompt_cache_key", "")
-    _must(
+    _require(
         isinstance(key, str) and len(key) <= LONGEST,
         "Invalid 'prompt_cache_key': string too long.",
         "prompt_cache_key",
@@ -121,12 +123,12 @@ def _check_tools(tools: list[Json]) -> None:
     names: set[str] = set()
     for index, tool in enumerate(tools):
         where = f"tools[{index}]"
-        _must(tool.get("type") == "function", f"Invalid value: '{tool.get('type')}'.", f"{where}.type")
+        _require(tool.get("type") == "function", f"Invalid value: '{tool.get('type')}'.", f"{where}.type")
         _check_name(tool.get("name"), f"{where}.name")
-        _must(tool["name"] not in names, f"Duplicate tool name: {tool['name']}", where)
+        _require(tool["name"] not in names, f"Duplicate tool name: {tool['name']}", where)
         names.add(tool["name"])
         schema = tool.get("parameters")
-        _must(
+        _require(
             isinstance(schema, dict) and schema.get("type") == "object",
             f"Invalid schema for function '{tool['name']}': schema must be a JSON Schema of 'type: \"object\"'.",
             f"{where}.parameters",
@@ -136,7 +138,7 @@ def _check_tools(tools: list[Json]) -> None:
 
 def _check_name(name: object, where: str) -> None:
     fits = isinstance(name, str) and NAME.fullmatch(name) is not None
-    _must(
+    _require(
         fits, f"Invalid '{where}': string does not match pattern '^[a-zA-Z0-9_-]+$'.", where, "invalid_value"
     )
 
@@ -158,47 +160,49 @@ def _check_item(item: Json, where: str, *, stored: bool) -> None:
         case "function_call_output":
             _check_output(item, where)
         case "reasoning":
-            _only(item, {"type", "id", "summary", "encrypted_content", "content", "status"}, where)
+            _allow_only(item, {"type", "id", "summary", "encrypted_content", "content", "status"}, where)
             summary = item.get("summary")
-            _must(isinstance(summary, list), f"Missing required parameter: '{where}.summary'.", where)
+            _require(isinstance(summary, list), f"Missing required parameter: '{where}.summary'.", where)
             for part in summary or ():
-                _must(part.get("type") == "summary_text", f"Invalid value at '{where}.summary'.", where)
+                _require(part.get("type") == "summary_text", f"Invalid value at '{where}.summary'.", where)
         case other:
             raise RefusedError(f"Invalid value: '{other}'.", param=f"{where}.type")
 
 
-def _only(item: Json, names: set[str], where: str) -> None:
+def _allow_only(item: Json, names: set[str], where: str) -> None:
     for name in item:
-        _must(name in names, f"Unknown parameter: '{where}.{name}'.", where)
+        _require(name in names, f"Unknown parameter: '{where}.{name}'.", where)
 
 
 def _check_message(item: Json, where: str) -> None:
-    _only(item, {"type", "id", "role", "content", "status", "phase"}, where)
+    _allow_only(item, {"type", "id", "role", "content", "status", "phase"}, where)
     role, content = item.get("role"), item.get("content")
-    _must(role in ("user", "assistant", "system", "developer"), f"Invalid value: '{role}'.", f"{where}.role")
-    _must(item.get("phase") in (None, "commentary", "final_answer"), "Invalid value for 'phase'.", where)
+    _require(
+        role in ("user", "assistant", "system", "developer"), f"Invalid value: '{role}'.", f"{where}.role"
+    )
+    _require(item.get("phase") in (None, "commentary", "final_answer"), "Invalid value for 'phase'.", where)
     if isinstance(content, str):
         return
-    _must(isinstance(content, list) and content, f"Invalid '{where}.content': empty array.", where)
+    _require(isinstance(content, list) and content, f"Invalid '{where}.content': empty array.", where)
     allowed = (
         ("output_text", "refusal") if role == "assistant" else ("input_text", "input_image", "input_file")
     )
     for part in content or ():
-        _must(part.get("type") in allowed, f"Invalid value: '{part.get('type')}'.", f"{where}.content")
+        _require(part.get("type") in allowed, f"Invalid value: '{part.get('type')}'.", f"{where}.content")
         _check_part(part, where)
 
 
 def _check_part(part: Json, where: str) -> None:
     match part["type"]:
         case "input_text" | "output_text":
-            _must(isinstance(part.get("text"), str), f"Missing '{where}.content.text'.", where)
+            _require(isinstance(part.get("text"), str), f"Missing '{where}.content.text'.", where)
         case "input_image":
             url = part.get("image_url", "")
             media = _media(url)
             fits = url.startswith(("http://", "https://")) or (
                 media is not None and media.removeprefix("image/") in PICTURES
             )
-            _must(
+            _require(
                 fits,
                 "The image data you provided does not represent a valid image.",
                 where,
@@ -206,10 +210,10 @@ def _check_part(part: Json, where: str) -> None:
             )
         case "input_file":
             given = [name for name in ("file_data", "file_url", "file_id") if name in part]
-            _must(len(given) == 1, f"Exactly one of file_data, file_url, file_id: {given}", where)
+            _require(len(given) == 1, f"Exactly one of file_data, file_url, file_id: {given}", where)
             if given == ["file_data"]:
-                _must(part.get("filename"), f"Missing required parameter: '{where}.filename'.", where)
-                _must(_media(part["file_data"]) == "application/pdf", f"Invalid file data: {where}", where)
+                _require(part.get("filename"), f"Missing required parameter: '{where}.filename'.", where)
+                _require(_media(part["file_data"]) == "application/pdf", f"Invalid file data: {where}", where)
         case _:
             pass
 
@@ -227,29 +231,29 @@ def _media(url: str) -> str | None:
 
 
 def _check_call(item: Json, where: str) -> None:
-    _only(item, {"type", "id", "call_id", "name", "arguments", "status"}, where)
+    _allow_only(item, {"type", "id", "call_id", "name", "arguments", "status"}, where)
     _check_name(item.get("name"), f"{where}.name")
-    _must(isinstance(item.get("arguments"), str), f"Invalid type for '{where}.arguments'.", where)
+    _require(isinstance(item.get("arguments"), str), f"Invalid type for '{where}.arguments'.", where)
     _check_call_id(item, where)
 
 
 def _check_output(item: Json, where: str) -> None:
-    _only(item, {"type", "id", "call_id", "output", "status"}, where)
+    _allow_only(item, {"type", "id", "call_id", "output", "status"}, where)
     _check_call_id(item, where)
     output = item.get("output")
     if isinstance(output, list):
-        _must(output, f"Invalid '{where}.output': empty array.", where)
+        _require(output, f"Invalid '{where}.output': empty array.", where)
         for part in output:
-            _must(part.get("type") in ("input_text", "input_image", "input_file"), "Invalid value.", where)
+            _require(part.get("type") in ("input_text", "input_image", "input_file"), "Invalid value.", where)
             _check_part(part, where)
     else:
-        _must(isinstance(output, str), f"Missing required parameter: '{where}.output'.", where)
+        _require(isinstance(output, str), f"Missing required parameter: '{where}.output'.", where)
 
 
 def _check_call_id(item: Json, where: str) -> None:
     id = item.get("call_id")
     fits = isinstance(id, str) and 0 < len(id) <= LONGEST
-    _must(fits, f"Invalid '{where}.call_id': empty string, or longer than {LONGEST}.", where)
+    _require(fits, f"Invalid '{where}.call_id': empty string, or longer than {LONGEST}.", where)
 
 
 # --- calls and their outputs ---
@@ -262,20 +266,20 @@ def _check_calls(items: Iterable[Json]) -> None:
     for item in items:
         match item.get("type", "message"):
             case "function_call":
-                _must(item["call_id"] not in seen, f"Duplicate call_id {item['call_id']}.", "input")
+                _require(item["call_id"] not in seen, f"Duplicate call_id {item['call_id']}.", "input")
                 seen.add(item["call_id"])
                 waiting.append(item["call_id"])
             case "function_call_output":
                 id = item["call_id"]
-                _must(
+                _require(
                     id in waiting, f"No tool call found for function call output with call_id {id}.", "input"
                 )
                 waiting.remove(id)
             case "message" if item["role"] != "assistant":
-                _must(not waiting, f"No tool output found for function call {waiting[:1]}.", "input")
+                _require(not waiting, f"No tool output found for function call {waiting[:1]}.", "input")
             case _:
                 pass
-    _must(not waiting, f"No tool output found for function call {waiting[:1]}.", "input")
+    _require(not waiting, f"No tool output found for function call {waiting[:1]}.", "input")
 
 
 def _check_reasoning(items: list[Json], knows: Callable[[str], bool]) -> None:
@@ -284,7 +288,7 @@ def _check_reasoning(items: list[Json], knows: Callable[[str], bool]) -> None:
             continue
         content = item.get("encrypted_content")
         verified = isinstance(content, str) and content and knows(content)
-        _must(
+        _require(
             verified,
             "The encrypted content for item could not be verified.",
             f"input[{index}]",
@@ -292,4 +296,6 @@ def _check_reasoning(items: list[Json], knows: Callable[[str], bool]) -> None:
         )
         rest = [each for each in items[index + 1 :] if each.get("type") != "reasoning"][:1]
         followed = rest and (rest[0].get("type") == "function_call" or rest[0].get("role") == "assistant")
-        _must(followed, "Item of type 'reasoning' was provided without its required following item.", "input")
+        _require(
+            followed, "Item of type 'reasoning' was provided without its required following item.", "input"
+        )

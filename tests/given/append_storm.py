@@ -1,6 +1,6 @@
 """Processes that append to one session: side by side, and killed in the middle. Run as a script.
 
-It forks, so it stays clear of threads: whatever opens a store does so in a child.
+It forks, so it must not have threads: stores are opened in child processes only.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ async def append(session: Session, writer: int, number: int) -> None:
 
 
 async def write(root: str, writer: int, times: int, told: int) -> None:
-    """Append so many times. Tell the number of each append that has returned."""
+    """Append `times` messages. Write the number of each append that has returned to `told`."""
     async with open_store(root) as store:
         session = await store.session(NAME)
         for number in range(times):
@@ -49,7 +49,7 @@ def start(root: str, writer: int, times: int) -> tuple[int, int]:
         os._exit(1)
 
 
-def read_told(reading: int) -> list[int]:
+def read_reported(reading: int) -> list[int]:
     with os.fdopen(reading, "rb") as pipe:
         return [int(line) for line in pipe.read().split()]
 
@@ -64,10 +64,10 @@ async def load(root: str) -> list[tuple[str, int]]:
         return [(to_words(each), len(each.parts)) for each in await (await store.session(NAME)).load()]
 
 
-def beside(root: str, writers: int, times: int) -> object:
-    """Let processes append at the same time. Return what each was told, and what is stored."""
+def append_concurrently(root: str, writers: int, times: int) -> object:
+    """Let processes append at the same time. Return what each reported, and what is stored."""
     started = [start(root, writer, times) for writer in range(writers)]
-    told = [read_told(reading) for _, reading in started]
+    told = [read_reported(reading) for _, reading in started]
     ends = [os.waitpid(pid, 0)[1] for pid, _ in started]
     return {"told": told, "ends": ends, "stored": asyncio.run(load(root))}
 
@@ -81,13 +81,13 @@ def kill(root: str, seed: int, times: int) -> object:
         time.sleep(random.random() * LONGEST)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        told.append([*map(int, first.split()), *read_told(reading)])
+        told.append([*map(int, first.split()), *read_reported(reading)])
     pid, reading = start(root, times, 1)  # the next writer finishes what was left undone
-    told.append(read_told(reading))
+    told.append(read_reported(reading))
     os.waitpid(pid, 0)
     return {"told": told, "stored": asyncio.run(load(root))}
 
 
 if __name__ == "__main__":
     way, root, *numbers = sys.argv[1:]
-    sys.stdout.write(json.dumps({"beside": beside, "kill": kill}[way](root, *map(int, numbers))))
+    sys.stdout.write(json.dumps({"beside": append_concurrently, "kill": kill}[way](root, *map(int, numbers))))

@@ -64,12 +64,12 @@ def open_browser(directory: Path) -> Iterator["Browser"]:
     with TemporaryDirectory(prefix="weft-browser-", ignore_cleanup_errors=True) as scratch:
         env = {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": scratch, "LANG": "C.UTF-8"}
         command = [found, *FLAGS, f"--user-data-dir={directory / 'profile'}", "about:blank"]
-        with _running(command, env) as address, DevTools(address) as devtools:
+        with _run_browser(command, env) as address, DevTools(address) as devtools:
             yield Browser(devtools)
 
 
 @contextmanager
-def _running(command: list[str], env: dict[str, str]) -> Iterator[str]:
+def _run_browser(command: list[str], env: dict[str, str]) -> Iterator[str]:
     """Run the browser and yield the address that it listens at."""
     process = subprocess.Popen(
         command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -111,7 +111,7 @@ class DevTools:
         self._answers: dict[int, dict[str, Any]] = {}
         self.events: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         self._accepted = False
-        self._until(lambda: self._accepted)
+        self._receive_until(lambda: self._accepted)
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +124,7 @@ class DevTools:
         id = self._count
         said = {"id": id, "method": method, "params": params} | ({"sessionId": session} if session else {})
         self._socket.sendall(self._protocol.send(Message(data=json.dumps(said))))
-        self._until(lambda: id in self._answers)
+        self._receive_until(lambda: id in self._answers)
         answer = self._answers.pop(id)
         if "error" in answer:
             raise DriverError(f"{method}: {answer['error']['message']}")
@@ -132,17 +132,17 @@ class DevTools:
         return result
 
     def listen(self, seconds: float) -> None:
-        """Read events until none arrived for so many seconds."""
+        """Read events until none has arrived for some `seconds`."""
         self._socket.settimeout(seconds)
         with suppress(TimeoutError):
-            self._take()
+            self._receive()
 
-    def _until(self, done: Callable[[], bool]) -> None:
+    def _receive_until(self, done: Callable[[], bool]) -> None:
         self._socket.settimeout(SECONDS)
         while not done():
-            self._take()
+            self._receive()
 
-    def _take(self) -> None:
+    def _receive(self) -> None:
         raw = self._socket.recv(1 << 20)
         assert raw, "the browser hung up"
         self._protocol.receive_data(raw)
@@ -152,10 +152,10 @@ class DevTools:
             elif isinstance(event, TextMessage):
                 self._half += event.data
                 if event.message_finished:
-                    self._note(json.loads(self._half))
+                    self._record(json.loads(self._half))
                     self._half = ""
 
-    def _note(self, said: dict[str, Any]) -> None:
+    def _record(self, said: dict[str, Any]) -> None:
         if "id" in said:
             self._answers[said["id"]] = said
         else:

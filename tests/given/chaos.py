@@ -56,26 +56,26 @@ WORDS = ("loom", "thread", "Schuss", "Kette", "織る", "🧵", "a\n\nb", "", " 
 
 # The weight of each behaviour. Answers that succeed are frequent enough for conversations to make progress.
 BEHAVIOURS = {
-    "speaks": 20,
-    "thinks": 6,
-    "calls": 22,
-    "calls_badly": 8,
-    "calls_alike": 3,
-    "hands_on": 4,
-    "says_nothing": 3,
-    "is_not_there": 2,
-    "truncates": 4,
-    "resets": 6,
-    "refuses": 2,
-    "is_limited": 4,
-    "overflows": 2,
-    "is_full": 3,
-    "stalls": 4,
-    "repeats": 3,
-    "babbles": 2,
-    "is_unruly": 5,
-    "ends_oddly": 4,
-    "is_mistaken": 1,
+    "answer_text": 20,
+    "think_and_answer": 6,
+    "call_tools": 22,
+    "call_tools_wrongly": 8,
+    "reuse_call_ids": 3,
+    "delegate": 4,
+    "answer_nothing": 3,
+    "send_empty_body": 2,
+    "truncate": 4,
+    "reset": 6,
+    "refuse": 2,
+    "limit_the_rate": 4,
+    "overflow": 2,
+    "fill_the_context": 3,
+    "stall": 4,
+    "repeat_a_call": 3,
+    "repeat_text": 2,
+    "break_the_protocol": 5,
+    "end_oddly": 4,
+    "raise_a_bug": 1,
 }
 
 
@@ -102,27 +102,27 @@ class ChaosModel:
 
     def _choose_behaviour(self, request: ModelRequest) -> str:
         if request.session in self._stuck:
-            return "repeats"
+            return "repeat_a_call"
         return self._random.choices(list(BEHAVIOURS), list(BEHAVIOURS.values()))[0]
 
     # --- answers that succeed ---
 
-    async def _speaks(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _answer_text(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         for chunk in (Started(), *self._text(), self._end("stop", request)):
             yield chunk
 
-    async def _thinks(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _think_and_answer(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         for chunk in (Started(), *self._thought(), *self._text(), self._end("stop", request)):
             yield chunk
 
-    async def _calls(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _call_tools(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         calls = [self._call(*self._good_call()) for _ in range(self._random.randint(1, 3))]
         said = self._text() if self._random.random() < 0.5 else ()
         pieces = [chunk for call in calls for chunk in call]
         for chunk in (Started(), *said, *pieces, self._end("tool-calls", request)):
             yield chunk
 
-    async def _hands_on(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _delegate(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         """Delegate to one or two child sessions at once."""
         given = {
             "description": "Weave",
@@ -139,72 +139,72 @@ class ChaosModel:
 
     # --- invalid calls ---
 
-    async def _calls_badly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _call_tools_wrongly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         bad = [self._call(*self._bad_call()) for _ in range(self._random.randint(1, 3))]
         for chunk in (Started(), *(each for call in bad for each in call), self._end("tool-calls", request)):
             yield chunk
 
-    async def _calls_alike(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _reuse_call_ids(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         """Some servers number the calls of every answer from the same number, or give all of them the same id."""
         ids = self._pick(("call_0", "call_0"), ("", ""), ("call_0", "call_1"))
         pieces = [chunk for id in ids for chunk in self._call(*self._good_call(), id=id)]
         for chunk in (Started(), *pieces, self._end("tool-calls", request)):
             yield chunk
 
-    async def _repeats(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _repeat_a_call(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         """Make the same call, step after step."""
-        left, call = self._stuck.pop(request.session, None) or self._stubborn()
+        left, call = self._stuck.pop(request.session, None) or self._draw_repeated_call()
         call = msgspec.structs.replace(call, call_id=f"call_{self._count}")
         if left > 1:
             self._stuck[request.session] = (left - 1, call)
-        for chunk in (Started(), *_written(call), self._end("tool-calls", request)):
+        for chunk in (Started(), *_to_chunks(call), self._end("tool-calls", request)):
             yield chunk
 
-    def _stubborn(self) -> tuple[int, ToolCall]:
+    def _draw_repeated_call(self) -> tuple[int, ToolCall]:
         tool, raw = self._pick(self._good_call, self._bad_call)()
         return self._random.randint(2, 12), ToolCall(call_id="", tool=tool, raw=raw)
 
     # --- answers that break off ---
 
-    async def _is_not_there(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _send_empty_body(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
         """Send an empty body."""
         for chunk in self._pick((), (Started(),)):
             yield chunk
 
-    async def _truncates(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        for chunk in self._half():
+    async def _truncate(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in self._draw_unfinished_answer():
             yield chunk
 
-    async def _resets(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        for chunk in self._half():
+    async def _reset(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in self._draw_unfinished_answer():
             yield chunk
         raise make_error(self._pick(*PASSING), "the connection was reset")
 
-    async def _refuses(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        for chunk in self._half() if self._random.random() < 0.3 else ():
+    async def _refuse(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in self._draw_unfinished_answer() if self._random.random() < 0.3 else ():
             yield chunk
         raise make_error(self._pick(*LASTING), "no")
 
-    async def _is_limited(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _limit_the_rate(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
         headers = self._pick({}, {"retry-after": "1"}, {"retry-after": "3600"}, {"retry-after": "-5"})
         for chunk in ():
             yield chunk
         raise make_error("rate-limit", "Too Many Requests", status=429, headers=headers)
 
-    async def _overflows(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _overflow(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
         for chunk in ():
             yield chunk
         raise make_error("overflow", "prompt is too long", status=400)
 
-    async def _is_mistaken(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _raise_a_bug(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
         """Raise an unexpected error, as a bug in an adapter would."""
-        for chunk in self._half():
+        for chunk in self._draw_unfinished_answer():
             yield chunk
         raise ZeroDivisionError("a bug in an adapter")
 
-    async def _stalls(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _stall(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         """Stop sending. The read timeout ends it, or else the deadline of the turn."""
-        half = self._half()
+        half = self._draw_unfinished_answer()
         for chunk in half[: self._random.randint(0, len(half))]:
             yield chunk
         if self._random.random() < FOR_EVER:
@@ -217,11 +217,11 @@ class ChaosModel:
 
     # --- complete but unusual answers ---
 
-    async def _says_nothing(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _answer_nothing(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         for chunk in (Started(), self._end("stop", request)):
             yield chunk
 
-    async def _is_full(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _fill_the_context(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         """Report that the context is almost full, so that the next request would not fit."""
         window = request.model.limit.context
         usage = Usage(input=window - self._random.randint(0, 500), output=self._random.randint(0, 400))
@@ -229,7 +229,7 @@ class ChaosModel:
         for chunk in (Started(), *asked, Finished(reason="stop", usage=usage)):
             yield chunk
 
-    async def _babbles(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _repeat_text(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         text = f"text_{self._count}"
         yield Started()
         yield TextStart(id=text)
@@ -238,12 +238,12 @@ class ChaosModel:
         yield TextEnd(id=text)
         yield self._end(self._pick("stop", "length"), request)
 
-    async def _ends_oddly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _end_oddly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         asked = self._call(*self._good_call()) if self._random.random() < 0.5 else self._text()
         for chunk in (Started(), *asked, self._end(self._pick(*REASONS), request)):
             yield chunk
 
-    async def _is_unruly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    async def _break_the_protocol(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         """Send the right chunks in an order that the contract forbids, some twice, some not at all."""
         pieces = [Started(), *self._thought(), *self._text(), *self._call(*self._good_call())]
         kept = [piece for piece in pieces if self._random.random() < 0.8]
@@ -255,7 +255,7 @@ class ChaosModel:
 
     # --- pieces ---
 
-    def _half(self) -> list[AnyChunk]:
+    def _draw_unfinished_answer(self) -> list[AnyChunk]:
         whole = [
             Started(),
             *self._thought(),
@@ -280,7 +280,7 @@ class ChaosModel:
 
     def _call(self, tool: str, raw: str, *, id: str | None = None) -> list[AnyChunk]:
         named = f"call_{self._count}_{self._random.randrange(10**6)}" if id is None else id
-        return list(_written(ToolCall(call_id=named, tool=tool, raw=raw)))
+        return list(_to_chunks(ToolCall(call_id=named, tool=tool, raw=raw)))
 
     def _good_call(self) -> tuple[str, str]:
         tool = self._random.choices(("echo", "slow", "fall", "hold", "big"), (10, 5, 2, 1, 2))[0]
@@ -318,7 +318,7 @@ class ChaosModel:
         return self._random.choice(from_these)
 
 
-def _written(call: ToolCall) -> Chunks:
+def _to_chunks(call: ToolCall) -> Chunks:
     yield ToolInputStart(call_id=call.call_id, tool=call.tool)
     for piece in (call.raw[:3], call.raw[3:]):
         if piece:
@@ -334,14 +334,14 @@ async def _echo(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
     return ToolResult(title="Echo", output=wanted.words)
 
 
-async def _slow(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
+async def _run_slowly(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
     for share in range(1, 4):
         await ctx.clock.sleep(len(wanted.words))
         await ctx.report(title=f"{share}/3", metadata={"done": share})
     return ToolResult(title="Slow", output=wanted.words)
 
 
-async def _fall(_: EchoInput, __: ToolContext) -> ToolResult:
+async def _raise(_: EchoInput, __: ToolContext) -> ToolResult:
     raise ValueError("it fell")
 
 
@@ -350,11 +350,17 @@ async def _hold(_: EchoInput, __: ToolContext) -> ToolResult:
     raise AssertionError("waited for nothing")
 
 
-async def _big(wanted: EchoInput, _: ToolContext) -> ToolResult:
+async def _print_much(wanted: EchoInput, _: ToolContext) -> ToolResult:
     return ToolResult(title="Big", output=f"{wanted.words}\n" * 100)
 
 
 TOOLS: tuple[AnyTool, ...] = tuple(
     Tool(name=name, about=f"{name.title()}.", takes=EchoInput, run=run)
-    for name, run in (("echo", _echo), ("slow", _slow), ("fall", _fall), ("hold", _hold), ("big", _big))
+    for name, run in (
+        ("echo", _echo),
+        ("slow", _run_slowly),
+        ("fall", _raise),
+        ("hold", _hold),
+        ("big", _print_much),
+    )
 )

@@ -70,7 +70,7 @@ class RequestCheckers:
         for number in (self.asked, self.asked + 2):
             name = [*self._readers][number % len(self._readers)]
             instead = replace(request, model=WIRES[name].model, parameters=self._parameters[name])
-            self._note(f"request {self.asked} over {name}", self._readers[name].problem(instead))
+            self._record(f"request {self.asked} over {name}", self._readers[name].problem(instead))
 
     def check_next(self, engine: Engine, history: Sequence[MessageWithParts]) -> None:
         """Check whether all APIs would accept every possible next request, also if the run had died here."""
@@ -78,9 +78,9 @@ class RequestCheckers:
             return
         for name, reader in self._readers.items():
             for kind, request in next_requests(engine.api.runtime, history, WIRES[name].model):
-                self._note(f"next {kind} over {name}", reader.problem(request))
+                self._record(f"next {kind} over {name}", reader.problem(request))
 
-    def _note(self, what: str, problem: str | None) -> None:
+    def _record(self, what: str, problem: str | None) -> None:
         if problem is not None:
             self.refused.append(f"{what}: {problem}")
 
@@ -128,11 +128,11 @@ class SlowStore(MemoryStore):
         self,
         session: SessionID,
         editor: Callable[[SessionInfo], SessionInfo],
-        *,
+        *events: Durable,
         leases: Sequence[LeaseToken] = NO_LEASES,
     ) -> SessionInfo:
         await self._clock.sleep(self._random.choice((0, 0.002)))
-        return await super().edit(session, editor, leases=leases)
+        return await super().edit(session, editor, *events, leases=leases)
 
 
 class World:
@@ -152,7 +152,7 @@ class World:
         self.chaos = ChaosModel(Random(seed), SimulatedClock(NOW), readers.check)
 
     async def run(self, turns: int) -> None:
-        """Run so many turns, then check everything."""
+        """Run some `turns`, then check everything."""
         settings, before, clock = draw(self.random), asyncio.all_tasks(), SimulatedClock(NOW)
         build = AgentInfo(
             name="chained",
@@ -178,14 +178,14 @@ class World:
             permissions=PermissionSettings(policy=AskPolicy(answered=True)),
             seed=self.random.randrange(1000),
         ) as engine:
-            engine.api.bus.watch(self._see)
+            engine.api.bus.watch(self._check_event)
             async with asyncio.TaskGroup() as people:
                 answering = people.create_task(self._answer(engine))
                 async with asyncio.TaskGroup() as working:
                     for _ in range(PEOPLE):
                         working.create_task(self._work(engine, working, turns))
                 answering.cancel()
-            await self._look_at_all(engine)
+            await self._check_everything(engine)
         left = asyncio.all_tasks() - before
         self._expect(not left, f"tasks left behind: {left}")
 
@@ -195,7 +195,7 @@ class World:
 
     # --- during the run ---
 
-    def _see(self, event: Event) -> None:
+    def _check_event(self, event: Event) -> None:
         session = session_of(event)
         match event:
             case SessionIdled(session_id=rested):
@@ -300,7 +300,7 @@ class World:
 
     # --- at the end ---
 
-    async def _look_at_all(self, engine: Engine) -> None:
+    async def _check_everything(self, engine: Engine) -> None:
         self._expect(await engine.api.list_status() == {}, f"busy: {await engine.api.list_status()}")
         self._expect(await engine.api.list_permissions() == [], "a question is open")
         for session in await engine.store.list_sessions():
@@ -310,14 +310,14 @@ class World:
             self.wrong += list_unfinished(history)
             heard = self._heard.get(session.id, Transcript()).messages()
             self._expect(heard == history, f"told and stored differ in {session.id}")
-            self.wrong += out_of_order(history)
-            self.wrong += [problem async for problem in miscounted(engine, session, history)]
+            self.wrong += list_out_of_order(history)
+            self.wrong += [problem async for problem in list_wrong_sums(engine, session, history)]
             self._readers.check_next(engine, history)
             async with engine.store.lease(session.id, "the test"):
                 pass
 
 
-def out_of_order(history: Sequence[MessageWithParts]) -> Iterator[str]:
+def list_out_of_order(history: Sequence[MessageWithParts]) -> Iterator[str]:
     """Yield the messages that are not later than those before them, or that answer no earlier prompt."""
     prompts: set[MessageID] = set()
     last = 0
@@ -332,7 +332,7 @@ def out_of_order(history: Sequence[MessageWithParts]) -> Iterator[str]:
             yield f"{info.id} answers {info.parent_id}, which does not stand before it"
 
 
-async def miscounted(
+async def list_wrong_sums(
     engine: Engine, session: SessionInfo, history: Sequence[MessageWithParts]
 ) -> AsyncIterator[str]:
     """Yield sums that do not add up: of the steps in a message, the messages in a session, the sessions in a tree."""

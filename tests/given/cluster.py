@@ -64,7 +64,7 @@ class EventListener:
                 client.stream("GET", self._path, headers=headers) as response,
             ):
                 for line in response.iter_lines():
-                    self._take(line)
+                    self._read_line(line)
                     if self._stopped and not line:  # between two frames
                         return
         except httpx2.TransportError:
@@ -72,7 +72,7 @@ class EventListener:
         finally:
             self.ended.set()
 
-    def _take(self, line: str) -> None:
+    def _read_line(self, line: str) -> None:
         kind, _, rest = line.partition(": ")
         match kind:
             case "id":
@@ -144,8 +144,13 @@ class Node:
         return list(self.get(f"/session/{session}/message"))
 
     def read_texts(self, session: str) -> list[str]:
+        """Return what was said, without our notes: around midnight one tells the model the new date."""
         return [
-            "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+            "".join(
+                part["text"]
+                for part in message["parts"]
+                if part["type"] == "text" and not part.get("synthetic")
+            )
             for message in self.list_messages(session)
         ]
 
@@ -166,12 +171,12 @@ class ClusterHarness:
         self.model = model
         self.url = url
 
-    def start(self, name: str, *arguments: str, clock: float = 0, url: str = "") -> Node:
+    def start(self, name: str, *arguments: str, clock: float = 0, url: str = "", **env: str) -> Node:
         under = (sys.executable, str(WRONG_CLOCK), str(clock)) if clock else ()
         process = self._stack.enter_context(
             start_serve(
                 self.project, "--auth", "none", "--store", url or self.url, "--node-name", name, *arguments,
-                under=under, HOSTNAME=name,
+                under=under, HOSTNAME=name, **env,
             )
         )  # fmt: skip
         node = Node(process)

@@ -53,13 +53,13 @@ class CuttingProxy:
             for end in (there, writer):
                 end.transport.abort()
 
-    def bytes_before_cut(self, request: bytes) -> int | None:
+    def draw_cut(self, request: bytes) -> int | None:
         """Return after how many bytes the response is cut, or None if it is not."""
         if not self.cuts_left or not (request.startswith(STREAM) or self._random.random() < 1 / 2):
             return None
         return self._random.randint(300, 6000)
 
-    def cut(self, *, stream: bool) -> bool:
+    def count_cut(self, *, stream: bool) -> bool:
         """Count a cut. Return False if none is left."""
         reserved = max(0, self._answer_cuts - self.cut_answers) if stream else 0
         if self.cuts_left <= reserved:
@@ -81,7 +81,7 @@ class ProxyConnection:
     async def forward_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(PIECE):
             if data.startswith((b"GET ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ")):
-                self._bytes_left, self._stream = self._proxy.bytes_before_cut(data), data.startswith(STREAM)
+                self._bytes_left, self._stream = self._proxy.draw_cut(data), data.startswith(STREAM)
             writer.write(data)
             await writer.drain()
 
@@ -90,7 +90,7 @@ class ProxyConnection:
             if (
                 self._bytes_left is not None
                 and len(data) > self._bytes_left
-                and self._proxy.cut(stream=self._stream)
+                and self._proxy.count_cut(stream=self._stream)
             ):
                 writer.write(data[: self._bytes_left])
                 await writer.drain()

@@ -60,9 +60,9 @@ class Terminal:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.said = b""
-        self._over = asyncio.ensure_future(self._hear())
+        self._over = asyncio.ensure_future(self._read_output())
 
-    async def _hear(self) -> int:
+    async def _read_output(self) -> int:
         assert self._process.stdout is not None
         while piece := await self._process.stdout.read(65536):
             self.said += piece
@@ -229,12 +229,12 @@ async def open_pipe(
     models = tuple(ServedModel(make_scripted_model(name), provider) for name in ("test", "gpt-test"))
     store = f"file:{tmp_path / 'storage'}"
 
-    def opening(directory: str) -> OpenOptions:
+    def options_for(directory: str) -> OpenOptions:
         return OpenOptions(directory=directory, env=env, store=store, answered=True, models=models)
 
     noted = [] if notes is None else notes
     setup = AgentSetup(
-        open=lambda directory, editor: open_directory(replace(opening(directory), editor=editor)),
+        open=lambda directory, editor: open_directory(replace(options_for(directory), editor=editor)),
         default_directory=str(tmp_path / "project"),
         note=noted.append,
         version="1",

@@ -1,4 +1,4 @@
-"""Hooks put together by hand: what the test says of each, and what each was told."""
+"""Fake hooks: each gives the answer that the test sets, and records its input."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ Say = Callable[[Any, Any], Any]
 
 
 class FakeHooks:
-    """By the name of a hook, a function from what it is told and what there is to what there is to be, or to None."""
+    """Functions by the name of their hook. Each gets the input and the current value, and returns the new value or None."""
 
     def __init__(self, said: Mapping[str, Say]) -> None:
         self._said = said

@@ -29,7 +29,7 @@ async def run(command: list[str]) -> int:
         async with connect(address + client.request.path, max_size=None) as firefox:
             tasks = [
                 asyncio.ensure_future(_pass_commands(client, firefox)),
-                asyncio.ensure_future(_pass(firefox, client)),
+                asyncio.ensure_future(_forward_messages(firefox, client)),
             ]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -57,7 +57,7 @@ async def _pass_commands(client: ServerConnection, firefox: ClientConnection) ->
             await firefox.send(text)
 
 
-async def _pass(firefox: ClientConnection, client: ServerConnection) -> None:
+async def _forward_messages(firefox: ClientConnection, client: ServerConnection) -> None:
     async for text in firefox:
         await client.send(text)
 

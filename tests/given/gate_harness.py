@@ -58,7 +58,7 @@ class GateHarness(Struct, frozen=True, kw_only=True):
         return PermissionRequest(**usual | more)
 
     async def wait_for_requests(self, count: int = 1) -> list[PermissionID]:
-        """Wait for so many permission requests, and return their ids."""
+        """Wait for `count` permission requests, and return their ids."""
         while True:
             found = [event.request.id for event in self.events if isinstance(event, PermissionAsked)]
             if len(found) >= count:

@@ -172,7 +172,7 @@ class HostileGit:
     def run_unguarded(self) -> None:
         """Run the git command that triggers the vector, without our protection."""
         self.rewrite_files()
-        words = [self._filled(word) for word in self._vector.trigger]
+        words = [self._fill_in(word) for word in self._vector.trigger]
         given = "protocol=https\nhost=example.org\n\n"
         subprocess.run(
             ["git", "-C", str(self.root), *words],
@@ -228,11 +228,11 @@ class HostileGit:
         for name, text in self._vector.files:
             self._write(git_dir / name, text, mode=0o755)
         for key, value in self._vector.settings:
-            self.git("config", key, self._filled(value), at=at)
+            self.git("config", key, self._fill_in(value), at=at)
         if ("extensions.partialClone", "origin") in self._vector.settings:
             (git_dir / "objects" / self.lost[:2] / self.lost[2:]).unlink()
 
-    def _filled(self, text: str) -> str:
+    def _fill_in(self, text: str) -> str:
         return (
             text.replace("MARK", f"touch {self.marks}/mark")
             .replace("{git}", str(self.root / ".git"))
@@ -244,7 +244,7 @@ class HostileGit:
 
     def _write(self, path: Path, text: str, *, mode: int = 0o644) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self._filled(text))
+        path.write_text(self._fill_in(text))
         path.chmod(mode)
         return path
 

@@ -39,7 +39,7 @@ class HostileRepository:
     def ran(self) -> list[str]:
         return sorted(path.name for path in self.marks.iterdir())
 
-    def expected_held_back(self) -> set[tuple[str, str]]:
+    def list_expected_held_back(self) -> set[tuple[str, str]]:
         """Return what must be held back, by kind and name."""
         return {
             ("provider", "anthropic"),

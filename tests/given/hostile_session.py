@@ -52,7 +52,7 @@ def attempts(elsewhere: str) -> Mapping[str, str]:
     }
 
 
-def breakouts(elsewhere: str) -> str:
+def make_breakouts(elsewhere: str) -> str:
     """Return closing tags for every possible context, followed by all attempts."""
     ends = "</title></style></script></noscript></textarea></pre></code></p></details></main>-->]]>\"'>"
     return ends + "".join(attempts(elsewhere).values())
@@ -60,7 +60,7 @@ def breakouts(elsewhere: str) -> str:
 
 def hostile_session(elsewhere: str) -> SessionExport:
     """Return a session whose page must show the attempts as text `PLACES` times."""
-    bad = breakouts(elsewhere)
+    bad = make_breakouts(elsewhere)
     made = export()
     first, second = made.messages
     prompt, answer = first.info, second.info

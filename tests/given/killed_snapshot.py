@@ -32,25 +32,25 @@ class KillingDirectory(SafeDirectory):
         super().__init__(root)
         self._left = at
 
-    def _passes(self) -> None:
+    def _count_operation(self) -> None:
         self._left -= 1
         if self._left == 0:
             die()
 
     def write(self, path: bytes, entry: FileEntry, content: bytes, expected: Stamp | None) -> None:
-        self._passes()
+        self._count_operation()
         super().write(path, entry, content, expected)
-        self._passes()
+        self._count_operation()
 
     def unlink(self, path: bytes, expected: Stamp | None) -> None:
-        self._passes()
+        self._count_operation()
         super().unlink(path, expected)
-        self._passes()
+        self._count_operation()
 
     def prune(self, path: bytes) -> None:
-        self._passes()
+        self._count_operation()
         super().prune(path)
-        self._passes()
+        self._count_operation()
 
 
 def restore(tmp: Path, at: int) -> None:

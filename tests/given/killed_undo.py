@@ -8,7 +8,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,9 +15,11 @@ from msgspec.structs import replace
 from given.undo_harness import ToolUse, UndoHarness, call_bash, call_write, open_undo_harness
 from weft.bus import Bus
 from weft.journal import Journal
+from weft.model.event import Durable
 from weft.model.ids import MessageID, SessionID
 from weft.model.session import SessionInfo
-from weft.store.contract import Store
+from weft.model.transcript import Transcript
+from weft.store.contract import SessionEditor, Store
 from weft.undo.revert import revert
 
 
@@ -33,11 +34,13 @@ class KillingJournal(Journal):
         super().__init__(store, Bus(), directory="/")
         self._before = before
 
-    async def edit(self, session: SessionID, editor: Callable[[SessionInfo], SessionInfo]) -> SessionInfo:
+    async def edit(
+        self, session: SessionID, editor: SessionEditor, *events: Durable, into: Transcript | None = None
+    ) -> SessionInfo:
         if not self._before:
-            await super().edit(session, editor)
+            await super().edit(session, editor, *events, into=into)
         die()
-        return await super().edit(session, editor)
+        return await super().edit(session, editor, *events, into=into)
 
 
 async def work(harness: UndoHarness, how: str) -> None:

@@ -93,7 +93,7 @@ def make_repository(root: Path) -> Path:
 
 
 class LoomProvider:
-    """A model that plays the script of the last prompt, whatever session it is asked from."""
+    """A model that plays the script of the last prompt, in any session."""
 
     def __init__(self, scripts: Mapping[str, Script]) -> None:
         self.scripts = dict(scripts)
@@ -147,7 +147,7 @@ async def weave(api: LocalApi) -> SessionID:
     return session.id
 
 
-class Weaver:
+class CommandRunner:
     """Runs the installed command in a repository, with a home of its own and the model of a `ModelServer`."""
 
     def __init__(self, top: Path, config: Mapping[str, Any]) -> None:

@@ -29,7 +29,10 @@ class Machine:
             "XDG_CONFIG_HOME": str(home / "config"),
             "XDG_STATE_HOME": str(home / "state"),
             "XDG_CACHE_HOME": str(home / "cache"),
+            # Commands in a sandbox may write to it, and the homes of all machines are in that of the tests.
+            "TMPDIR": str(home.parent / "temporary"),
         }
+        (home.parent / "temporary").mkdir()
         (home / "config" / "opencode").mkdir(parents=True)
         (home / "config" / "opencode" / "opencode.json").write_text(
             json.dumps({**model.config, "permission": "allow"})

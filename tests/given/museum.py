@@ -22,7 +22,7 @@ def list_exhibits(prefix: str) -> list[str]:
 
 
 def read_manifest(name: str) -> dict[str, Any]:
-    """Return what whoever opens an exhibit must find. Fail if somebody changed the exhibit."""
+    """Return what an opened exhibit must contain. Fail if the exhibit was changed."""
     manifest: dict[str, Any] = json.loads((MUSEUM / f"{name}.json").read_bytes())
     [archive] = MUSEUM.glob(f"{name}.*.gz")
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == manifest.pop("sha256")

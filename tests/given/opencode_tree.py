@@ -9,7 +9,7 @@ from weft.model.wire import encode_pretty
 
 
 def write_tree(root: Path, count: int) -> Path:
-    """Write so many sessions of two messages and three parts each, and return the storage directory."""
+    """Write `count` sessions of two messages and three parts each, and return the storage directory."""
     storage = root / "opencode" / "storage"
     for number in range(1, count + 1):
         write_session(storage, export(number))
@@ -20,19 +20,23 @@ def write_tree(root: Path, count: int) -> Path:
         "time": {"created": 1, "updated": 1},
         "sandboxes": [],
     }
-    put(storage / "project" / "there.json", json.dumps(project).encode())
+    write_bytes(storage / "project" / "there.json", json.dumps(project).encode())
     (storage / "migration").write_text("2")
     return storage
 
 
 def write_session(storage: Path, given: SessionExport) -> None:
-    put(storage / "session" / given.info.project_id / f"{given.info.id}.json", encode_pretty(given.info))
+    write_bytes(
+        storage / "session" / given.info.project_id / f"{given.info.id}.json", encode_pretty(given.info)
+    )
     for message in given.messages:
-        put(storage / "message" / given.info.id / f"{message.info.id}.json", encode_pretty(message.info))
+        write_bytes(
+            storage / "message" / given.info.id / f"{message.info.id}.json", encode_pretty(message.info)
+        )
         for part in message.parts:
-            put(storage / "part" / message.info.id / f"{part.id}.json", encode_pretty(part))
+            write_bytes(storage / "part" / message.info.id / f"{part.id}.json", encode_pretty(part))
 
 
-def put(path: Path, raw: bytes) -> None:
+def write_bytes(path: Path, raw: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(raw)

@@ -184,7 +184,7 @@ def make_png(width: int = 24, height: int = 16) -> bytes:
 
 @contextmanager
 def clean_environment(home: Path) -> Iterator[None]:
-    """Hide the settings of whoever runs the tests, for fixtures that outlive a single test."""
+    """Hide the settings of the person who runs the tests, for fixtures that outlive a single test."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(("OPENCODE_", "XDG_", "GIT_")) or name.endswith("_API_KEY"):

@@ -24,7 +24,7 @@ KEYS = {" ": "space", "/": "slash", "\n": "enter", ".": "full_stop", "-": "minus
 # What differs from run to run.
 CHANGING = (
     (re.compile(r"ses_\w{26}"), "ses_XXXXXXXXXXXXXXXXXXXXXXXXXX"),
-    (re.compile(r"thought for \d+ms"), "thought for 8ms"),
+    (re.compile(r"thought for [\d.]+m?s"), "thought for 8ms"),
     (re.compile(r"/\S*/project/"), "/project/"),
 )
 # How long a call took, which is shown only if it was long.
@@ -48,6 +48,18 @@ class PilotTerminal:
     async def enter(self, text: str) -> None:
         await self.type(text)
         await self.press("enter")
+
+    async def rest(self) -> None:
+        """Wait until nothing would be done again and again if nobody pressed a key."""
+        until = time.monotonic() + PATIENCE
+        while running := self._list_running_timers():
+            assert time.monotonic() < until, f"these timers go on: {running}"
+            await asyncio.sleep(0.01)
+
+    def _list_running_timers(self) -> list[str]:
+        screen = self.app.screen
+        widgets = (self.app, screen, *screen.walk_children())
+        return [timer.name for widget in widgets for timer in widget._timers if timer._active.is_set()]
 
     def get_screen(self) -> str:
         strips = self.app.screen._compositor.render_strips()

@@ -18,7 +18,7 @@ def list_planted() -> list[Mutation]:
 
 @contextmanager
 def plant(mutation: Mutation) -> Iterator[None]:
-    """Run the functions of a module as its changed source has them: whoever holds one of them runs the changed code."""
+    """Replace the code of the functions of a module by that of a changed source, also for those who already hold a function."""
     name = f"weft.{mutation.file.removesuffix('.py').replace('/', '.')}"
     module = import_module(name)
     changed = ModuleType(name)
@@ -37,7 +37,7 @@ def plant(mutation: Mutation) -> Iterator[None]:
 
 
 def find_bug(name: str, most: int) -> tuple[int, str] | None:
-    """Plant a mistake. Return the first of so many seeds that finds it, and what it found; None if none does."""
+    """Plant a mistake. Return the first of at most `most` seeds that finds it, and what it found; None if none does."""
     [bug] = [each for each in list_planted() if each.name == name]
     with plant(bug):
         for seed in range(most):

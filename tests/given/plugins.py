@@ -47,7 +47,7 @@ class Project:
     def configure(self, **config: Any) -> None:
         self.write("opencode.json", json.dumps(config))
 
-    def opening(
+    def options(
         self, *script: Sequence[AnyMove], clock: Clock | None = None, trusted: bool = True
     ) -> OpenOptions:
         used = clock or SystemClock()
@@ -63,7 +63,7 @@ class Project:
 
     @asynccontextmanager
     async def open(self, *script: Sequence[AnyMove], **more: Any) -> AsyncIterator[LocalApi]:
-        async with open_directory(self.opening(*script, **more)) as local:
+        async with open_directory(self.options(*script, **more)) as local:
             yield local
 
     def list_warnings(self) -> list[str]:
@@ -78,11 +78,11 @@ async def prompt(local: LocalApi, words: str = "go") -> list[MessageWithParts]:
     return await local.list_messages(session.id)
 
 
-def words_of(messages: list[MessageWithParts]) -> str:
+def text_of(messages: list[MessageWithParts]) -> str:
     return " ".join(part.text for message in messages for part in message.parts if isinstance(part, TextPart))
 
 
-def calls_of(messages: list[MessageWithParts]) -> list[tuple[str, str]]:
+def list_calls(messages: list[MessageWithParts]) -> list[tuple[str, str]]:
     """Return each call with the result that the model read."""
     states = [
         (part.tool, part.state) for each in messages for part in each.parts if isinstance(part, ToolPart)

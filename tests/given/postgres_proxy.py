@@ -27,7 +27,7 @@ class PostgresProxy:
         return self._to._replace(netloc=f"{self._to.username}@127.0.0.1:{self.port}").geturl()
 
     def cut_after(self, answers: int) -> None:
-        """Let so many answers pass. Swallow the next one, and cut its connection: the statement was carried out."""
+        """Let some `answers` pass. Swallow the next one, and cut its connection: the statement was carried out."""
         self._answers_left = answers
 
     def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -38,6 +38,8 @@ class PostgresProxy:
         task = asyncio.ensure_future(self._forward(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
+        # Also of one that was cut before it began, or while it connected.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     async def cut_all(self) -> None:
         """Cut every connection, now."""
@@ -49,7 +51,6 @@ class PostgresProxy:
         try:
             there_reader, there = await asyncio.open_connection(self._to.hostname, self._to.port)
         except OSError:  # the server is away
-            writer.transport.abort()
             return
         connection = _Connection(self)
         ways = [
@@ -62,8 +63,7 @@ class PostgresProxy:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            for end in (there, writer):
-                end.transport.abort()
+            there.transport.abort()
 
     def takes_answer(self) -> bool:
         """Count an answer. Return True if it is the one to swallow."""

@@ -68,6 +68,9 @@ class StoreTokens:
     async def find_caller(self, secret: str) -> Caller | None:
         return await self._call(lambda tokens: tokens.find_caller(secret))
 
+    async def find_principal(self, name: str) -> Caller | None:
+        return await self._call(lambda tokens: tokens.find_principal(name))
+
     async def find_share_owner(self, share: str) -> Caller | None:
         return await self._call(lambda tokens: tokens.find_share_owner(share))
 

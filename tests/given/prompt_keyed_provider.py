@@ -23,7 +23,7 @@ class PromptKeyedProvider:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self.requests.append(request)
-        words = self._beginning(request)
+        words = self._find_beginning(request)
         script, played = self._scripts[words], self._played[words]
         if len(played) < len(script):
             moves = script[len(played)]
@@ -34,7 +34,7 @@ class PromptKeyedProvider:
         """Return the requests of one conversation."""
         return self._parts[words].requests
 
-    def _beginning(self, request: ModelRequest) -> str:
+    def _find_beginning(self, request: ModelRequest) -> str:
         said = [
             part.text
             for turn in request.messages

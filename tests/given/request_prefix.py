@@ -23,21 +23,21 @@ class PrefixChange(Struct, frozen=True):
 
 def find_prefix_change(before: bytes, after: bytes) -> PrefixChange | None:
     """Return where a request stops continuing the one before it, or None."""
-    sent, grown = _bare(before), _bare(after)
+    sent, grown = _strip_cache_marks(before), _strip_cache_marks(after)
     if grown.startswith(sent):
         return None
     at = next(
         (at for at, pair in enumerate(zip(sent, grown, strict=False)) if pair[0] != pair[1]), len(grown)
     )
-    return PrefixChange(at, _around(sent, at), _around(grown, at))
+    return PrefixChange(at, _excerpt(sent, at), _excerpt(grown, at))
 
 
-def _bare(body: bytes) -> bytes:
+def _strip_cache_marks(body: bytes) -> bytes:
     """Return the body without cache marks and without the end of the growing list, which comes last."""
     for mark in MARKS:
         body = body.replace(mark, b"")
     return body.removesuffix(END)
 
 
-def _around(body: bytes, at: int) -> str:
+def _excerpt(body: bytes, at: int) -> str:
     return body[max(0, at - AROUND) : at + AROUND].decode(errors="replace")

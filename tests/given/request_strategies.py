@@ -44,7 +44,7 @@ def values(schema: Schema, components: dict[str, Schema], depth: int = 0) -> st.
         case "string":
             return _texts(schema)
         case "integer":
-            return st.integers(_bound(schema, "minimum", -5), _bound(schema, "maximum", 1 << 40))
+            return st.integers(_find_bound(schema, "minimum", -5), _find_bound(schema, "maximum", 1 << 40))
         case "number":
             return st.floats(allow_nan=False, allow_infinity=False) | st.integers(-5, 5)
         case "boolean":
@@ -55,12 +55,12 @@ def values(schema: Schema, components: dict[str, Schema], depth: int = 0) -> st.
             items = values(schema.get("items") or {}, components, depth + 1)
             return st.lists(items, max_size=0 if depth > DEEPEST else 3)
         case "object":
-            return _objects(schema, components, depth)
+            return _objects_of(schema, components, depth)
         case _:
             return ANYTHING
 
 
-def _bound(schema: Schema, name: str, otherwise: int) -> int:
+def _find_bound(schema: Schema, name: str, otherwise: int) -> int:
     exclusive = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}[name]
     if exclusive in schema:
         return int(schema[exclusive]) + (1 if name == "minimum" else -1)
@@ -73,7 +73,9 @@ def _texts(schema: Schema) -> st.SearchStrategy[str]:
     return st.text(min_size=schema.get("minLength", 0), max_size=schema.get("maxLength", 40))
 
 
-def _objects(schema: Schema, components: dict[str, Schema], depth: int) -> st.SearchStrategy[dict[str, Any]]:
+def _objects_of(
+    schema: Schema, components: dict[str, Schema], depth: int
+) -> st.SearchStrategy[dict[str, Any]]:
     known = {name: values(each, components, depth + 1) for name, each in schema.get("properties", {}).items()}
     required = {name: known[name] for name in schema.get("required", ())}
     optional = {} if depth > DEEPEST else {name: each for name, each in known.items() if name not in required}

@@ -54,9 +54,9 @@ class StressModel:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self.asked += 1
-        return ScriptedProvider([self._moves()], SystemClock(), pace=PACE).stream(request)
+        return ScriptedProvider([self._draw_moves()], SystemClock(), pace=PACE).stream(request)
 
-    def _moves(self) -> list[AnyMove]:
+    def _draw_moves(self) -> list[AnyMove]:
         said: list[AnyMove] = [Say(text="word " * self._random.randint(0, 60))]
         thought: list[AnyMove] = [Think(text="hm " * self._random.randint(1, 20))]
         calls = [self._call(number) for number in range(self._random.choice((0, 1, 1, 2)))]
@@ -150,7 +150,7 @@ async def inspect_directory(
 ) -> dict[str, Any]:
     """Open the directory again: report what is missing, what is unfinished, and whether the next prompt is answered once."""
     model, began = StressModel(-1), time.perf_counter()
-    model._moves = lambda: [Say(text="Here again.")]  # type: ignore[method-assign]
+    model._draw_moves = lambda: [Say(text="Here again.")]  # type: ignore[method-assign]
     async with open_stress_engine(directory, model) as api:
         opening_ms = (time.perf_counter() - began) * 1000
         busy = await api.list_status()
@@ -166,14 +166,14 @@ async def inspect_directory(
         "busy": len(busy),
         "missing": [id for id in asked if id not in found],
         "open": list_unfinished(left),
-        "lost_ms": max((killed - grown_at for grown_at in lost(seen, parts)), default=0.0) * 1000,
+        "lost_ms": max((killed - grown_at for grown_at in list_lost_times(seen, parts)), default=0.0) * 1000,
         "processes": still_running(directory),
         "unanswered": not is_whole(new, answer, model.asked),
         "unfinished": sum(isinstance(m.info, AssistantMessage) and m.info.error is not None for m in left),
     }
 
 
-def lost(seen: list[list[str]], parts: dict[Any, Any]) -> list[float]:
+def list_lost_times(seen: list[list[str]], parts: dict[Any, Any]) -> list[float]:
     """Return when each lost piece of text was published. White space at the end of a text is trimmed and does not count."""
     return [
         float(grown_at)
@@ -218,7 +218,7 @@ def kill_repeatedly(directory: str, kills: int, seed: int) -> dict[str, Any]:
     return {
         "kills": kills,
         "wrong": wrong,
-        "made_twice": made_twice(directory),
+        "made_twice": list_repeated_marks(directory),
         "cut_short": cut,
         "marks": len(marks_of(directory)),
         "slowest_opening_ms": round(slowest),
@@ -236,7 +236,7 @@ def marks_of(directory: str) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def made_twice(directory: str) -> list[str]:
+def list_repeated_marks(directory: str) -> list[str]:
     return [mark for mark, times in Counter(marks_of(directory)).items() if times > 1]
 
 
@@ -256,7 +256,7 @@ def still_running(directory: str) -> list[str]:
 
 
 async def prompt_concurrently(directory: str, session: str, who: int, times: int) -> dict[str, Any]:
-    """Send so many prompts, each again while another process runs the session."""
+    """Send `times` prompts, and repeat each while another process runs the session."""
     random, refused = Random(who), 0
     async with open_stress_engine(directory, MarkingModel(who)) as api:
         for number in range(times):
@@ -311,7 +311,7 @@ def prompt_in_parallel(directory: str, prompts: int, processes: int) -> dict[str
     return {
         "asked": asked,
         "found": found,
-        "made_twice": made_twice(directory),
+        "made_twice": list_repeated_marks(directory),
         "marks": len(marks_of(directory)),
     }
 

@@ -37,7 +37,7 @@ def session_id(number: int = 1) -> SessionID:
 def export(
     number: int = 1, *, turns: int = 1, directory: str = "/there/project", **more: Any
 ) -> SessionExport:
-    """Make a session of so many turns: each a prompt, and an answer with a tool call."""
+    """Make a session with that many `turns`, each of which is a prompt, and an answer with a tool call."""
     session = session_id(number)
     messages: list[MessageWithParts] = []
     for turn in range(turns):
@@ -120,5 +120,5 @@ def with_parts(export: SessionExport, *parts: AnyPart) -> SessionExport:
     return replace(export, messages=(replace(first, parts=(*first.parts, *parts)), *rest))
 
 
-def words(messages: Sequence[MessageWithParts]) -> list[str]:
+def list_texts(messages: Sequence[MessageWithParts]) -> list[str]:
     return [part.text for message in messages for part in message.parts if isinstance(part, TextPart)]

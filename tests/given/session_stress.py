@@ -31,7 +31,7 @@ CHILD = SessionID("ses_1e10b972bffdAbCdEfGhIjKlMn")
 
 
 async def create_sessions(store: Store, messages: int) -> None:
-    """Create a session of so many messages with one part each, and a child with one message."""
+    """Create a session with that many `messages` of one part each, and a child with one message."""
     mint = seeded_mint(lambda: NOW)
     for id, many in ((SOURCE, messages), (CHILD, 1)):
         info = session(id, project="global")

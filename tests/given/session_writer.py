@@ -41,7 +41,7 @@ class SessionWriter:
         return SessionIndex(Tree(str(self.storage)), self.cache, **more)
 
     def session(self, name: str, title: str = "", **more: Any) -> SessionInfo:
-        at = START + self._next()
+        at = START + self._next_number()
         fields = {
             "project_id": PROJECT,
             "directory": "/d",
@@ -52,7 +52,7 @@ class SessionWriter:
         return session
 
     def prompt(self, session: SessionInfo, words: str) -> MessageID:
-        number = self._next()
+        number = self._next_number()
         id = MessageID(f"msg_{number:06}")
         info = UserMessage(id=id, session_id=session.id, time=Moment(created=START + number), agent="build")
         self.write(f"message/{session.id}/{id}", info)
@@ -62,7 +62,7 @@ class SessionWriter:
     def answer(
         self, session: SessionInfo, words: str, *, cost: str = "0", model: str = "m", **more: Any
     ) -> MessageID:
-        number = self._next()
+        number = self._next_number()
         id = MessageID(f"msg_{number:06}")
         tokens = Tokens(input=100, output=10, reasoning=1, cache=CacheTokens(read=50, write=5))
         fields = {"time": AssistantTime(created=START + number, completed=START + number)} | more
@@ -76,7 +76,7 @@ class SessionWriter:
     def call(
         self, session: SessionInfo, message: MessageID, tool: str, output: str, *, failed: bool = False
     ) -> None:
-        number, time = self._next(), CallTime(start=1, end=2)
+        number, time = self._next_number(), CallTime(start=1, end=2)
         state = (
             ErrorState(input={"path": "a.py"}, error=output, time=time)
             if failed
@@ -93,10 +93,10 @@ class SessionWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode_pretty(document))
         (self.storage / "migration").write_text("2")
-        at = LONG_AGO + self._next()
+        at = LONG_AGO + self._next_number()
         os.utime(path, (at, at))
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         self._count += 1
         return self._count
 

@@ -40,7 +40,7 @@ class ShareServer(Struct):
     pages: str = "/share/"
 
     async def wait_for_batches(self, id: str, count: int) -> None:
-        """Wait until so many batches were sent to a share."""
+        """Wait until `count` batches were sent to a share."""
         await asyncio.to_thread(self._wait, id, count)
 
     def _wait(self, id: str, count: int) -> None:

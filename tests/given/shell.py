@@ -95,7 +95,7 @@ class ShellTree(Struct, frozen=True, kw_only=True):
     def environment(self) -> dict[str, str]:
         return {"HOME": str(self.top / "home"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
 
-    def where(self) -> CommandLocation:
+    def locate(self) -> CommandLocation:
         return locate_command(str(self.project), str(self.project), self.environment())
 
     def limits(self, rules: str) -> Rulesets:
@@ -105,7 +105,7 @@ class ShellTree(Struct, frozen=True, kw_only=True):
         return (agent.permission, *agent.limits)
 
     def explain(self, command: str, rules: str = "default") -> Explanation:
-        return explain(command, self.where(), self.limits(rules))
+        return explain(command, self.locate(), self.limits(rules))
 
 
 def make_shell_tree(top: Path) -> ShellTree:

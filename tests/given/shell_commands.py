@@ -136,20 +136,27 @@ class CommandGenerator:
         self._corpus = [command for _, group in list_groups() for command in group.commands]
 
     def commands(self) -> Iterator[str]:
-        kinds = (self._carried, self._carried, self._mutated, self._optioned, self._configured, self._spliced)
+        kinds = (
+            self._draw_carried_harm,
+            self._draw_carried_harm,
+            self._draw_mutation,
+            self._draw_options,
+            self._draw_variable,
+            self._draw_splice,
+        )
         while True:
             command = self._dice.choice(kinds)()
             if "\0" not in command and not SLOW.search(command):
                 yield command
 
-    def _harm(self) -> str:
+    def _draw_harm(self) -> str:
         dice = self._dice
         command = dice.choice(HARMS)
         return self._disguise(command) if dice.random() < 0.4 else command
 
-    def _carried(self) -> str:
+    def _draw_carried_harm(self) -> str:
         dice = self._dice
-        command = self._harm()
+        command = self._draw_harm()
         for _ in range(dice.choice((1, 1, 1, 2, 2, 3))):
             command = self._put(dice.choice(CARRIERS), command)
         for _ in range(dice.choice((0, 0, 1, 2))):
@@ -167,17 +174,17 @@ class CommandGenerator:
             r"\{\{|\}\}|\{([cqhv])\}", lambda found: values[found[1]] if found[1] else found[0][0], carrier
         )
 
-    def _mutated(self) -> str:
+    def _draw_mutation(self) -> str:
         command = self._dice.choice(self._corpus)
         for _ in range(self._dice.choice((1, 1, 2, 3))):
             command = self._mutate(command)
         return command
 
-    def _spliced(self) -> str:
+    def _draw_splice(self) -> str:
         dice = self._dice
         one, other = (
-            dice.choice((*self._corpus, self._carried())),
-            dice.choice((*self._corpus, self._carried())),
+            dice.choice((*self._corpus, self._draw_carried_harm())),
+            dice.choice((*self._corpus, self._draw_carried_harm())),
         )
         return one[: dice.randint(0, len(one))] + other[dice.randint(0, len(other)) :]
 
@@ -203,7 +210,7 @@ class CommandGenerator:
                     + text[end:]
                 )
             case 5:
-                return text[:place] + f"$({self._harm()})" + text[place:]
+                return text[:place] + f"$({self._draw_harm()})" + text[place:]
             case _:
                 return self._disguise(text)
 
@@ -217,7 +224,7 @@ class CommandGenerator:
             text = text[:place] + dice.choice(ways) + text[place + 1 :]
         return text
 
-    def _optioned(self) -> str:
+    def _draw_options(self) -> str:
         """Return a program with options from its help, in full or abbreviated."""
         dice = self._dice
         program = dice.choice(PROGRAMS)
@@ -246,7 +253,7 @@ class CommandGenerator:
         )
         return dice.choice((f"-{letters}", f"-{letters}{value}", f"-{letters} {value}", f"+{letters}"))
 
-    def _configured(self) -> str:
+    def _draw_variable(self) -> str:
         """Return a command with a variable set that the program reads."""
         dice = self._dice
         program = dice.choice(("git", "git", "bash", "less", "man", "sort", "grep", "tar", "perl", "python3", "node", "mawk", "file", "ls", "gzip", "openssl", "rg", "diff", "make", "xz", "jq", "curl"))  # fmt: skip

@@ -28,26 +28,26 @@ class Hole(Struct, frozen=True, kw_only=True):
     deeds: Effects
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FuzzResult(Struct, frozen=True, kw_only=True):
     tried: int
     run: int
     holes: tuple[Hole, ...]
 
 
-def fuzz(seed: int, count: int) -> Found:
-    """Try so many commands."""
+def fuzz(seed: int, count: int) -> FuzzResult:
+    """Try `count` commands."""
     with tempfile.TemporaryDirectory() as bare:
         tree = make_trial_tree(Path(bare).resolve())
         with open_trial(tree) as trial:
             commands = list(dict.fromkeys(islice(CommandGenerator(seed).commands(), count)))
             tried = [_try(command, tree, trial) for command in commands]
     holes = tuple(hole for each in tried if each is not None for hole in each)
-    return Found(tried=len(commands), run=sum(each is not None for each in tried), holes=holes)
+    return FuzzResult(tried=len(commands), run=sum(each is not None for each in tried), holes=holes)
 
 
 def _try(command: str, tree: ShellTree, trial: Trial) -> list[Hole] | None:
     """Return the holes of a command; None if no rules allow it, so that it is not run."""
-    parts = judge_command(command, tree.where()).in_order
+    parts = judge_command(command, tree.locate()).in_order
     allowing = [rules for rules in RULES if judge_parts(parts, tree.limits(rules)).verdict == "allow"]
     # If an unknown program is allowed, no promise is made about its effects.
     if any(part.may_write for part in parts):

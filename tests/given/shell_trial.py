@@ -126,10 +126,10 @@ def serve(top: Path) -> None:
     kept = Path("/run/kept")
     make_trial_tree(kept)
     _renew(top, kept)
-    before = _look(top)
+    before = _list_files(top)
     for line in sys.stdin:
         _run(json.loads(line), top)
-        after = _look(top)
+        after = _list_files(top)
         log = Path("/run/ran")
         ran = log.read_text().split() if log.exists() else []
         log.unlink(missing_ok=True)
@@ -139,7 +139,7 @@ def serve(top: Path) -> None:
         print(json.dumps({"changed": changed, "read": read, "ran": ran}), flush=True)
         if changed or read:
             _renew(top, kept)
-            before = _look(top)
+            before = _list_files(top)
 
 
 def _renew(top: Path, kept: Path) -> None:
@@ -161,7 +161,7 @@ def _is_read(path: Path) -> bool:
         return False
 
 
-def _look(top: Path) -> dict[str, tuple[object, ...]]:
+def _list_files(top: Path) -> dict[str, tuple[object, ...]]:
     found: dict[str, tuple[object, ...]] = {}
     waiting = [str(top)]
     while waiting:

@@ -218,7 +218,7 @@ class SimulatedNode:
         self._server, self._node = server, _ = HttpServer(setup, list_routes(shell=False, files=False)), node
         self._app = build_app(server)
         async with server.run(self._app), open_tasks() as tasks:
-            node.attach(server.get_api)
+            node.attach(server.get_api_of)
             async with run_node(node):
                 self.ready.set()
                 draining = tasks.create_task(node.draining.wait())
@@ -255,7 +255,7 @@ class SimulatedNode:
     async def request(
         self, method: str, path: str, body: Any = None, *, seconds: float = CLIENT_SECONDS
     ) -> Any:
-        """Send a request. Return what is answered. Raise `GoneError` if nothing is, or not in time."""
+        """Send a request and return the answer. Raise `GoneError` if none arrives in time."""
         answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
         work = self._world.tasks.create_task(self._call(method, path, body, answered))
         died = self._world.tasks.create_task(self.machine.died.wait())
@@ -361,10 +361,10 @@ class EventReader:
             node = await self._world.choose_node()
             self._left.clear()
             with suppress(StoreError):  # the node cannot reach the database, and the stream breaks off
-                await node.listen(self.last, self._take, self._left)
+                await node.listen(self.last, self._read_line, self._left)
             await asyncio.sleep(self._world.random.uniform(0.01, 1))
 
-    def _take(self, line: str) -> None:
+    def _read_line(self, line: str) -> None:
         kind, _, rest = line.partition(": ")
         if kind == "id":
             self.last = rest

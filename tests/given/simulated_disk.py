@@ -134,7 +134,7 @@ class Medium:
         return len(self._log)
 
 
-class Trouble:
+class DiskFaults:
     """What goes wrong with the operations of one process: errors at random, a full disk for a while, death at one of them."""
 
     def __init__(self, random: Random, tell: Callable[[str], None]) -> None:
@@ -143,13 +143,13 @@ class Trouble:
         self.operations = 0
         self.dead = False
         self.dies_at: int | None = None
-        self.moves_left: int | None = None  # it dies at one of the operations that follow so many renames
+        self.moves_left: int | None = None  # after this many renames, it dies at one of the next operations
         self.die: Callable[[], None] = lambda: None
         self.rate = 0.0
         self.failed = 0
         self._full_until = 0
 
-    def meet(self, operation: str, path: str) -> OSError | None:
+    def find_error(self, operation: str, path: str) -> OSError | None:
         """Count an operation. Return the error with which it fails, after a part of it was done or before."""
         self.operations += 1
         if operation == "move" and self.moves_left is not None:
@@ -176,7 +176,7 @@ class Trouble:
 class SimulatedDisk(Disk):
     """The disk as one process sees it."""
 
-    def __init__(self, medium: Medium, trouble: Trouble) -> None:
+    def __init__(self, medium: Medium, trouble: DiskFaults) -> None:
         self._medium = medium
         self._trouble = trouble
 
@@ -184,13 +184,13 @@ class SimulatedDisk(Disk):
         return raw[: self._trouble.random.randint(0, len(raw))]
 
     def prepare(self, temp: str, raw: bytes, *, flush: bool = False) -> None:
-        error = self._trouble.meet("prepare", temp)
+        error = self._trouble.find_error("prepare", temp)
         if error is not None and (self._trouble.dead or self._trouble.random.random() < 0.3):
             self._prepare(temp, self._cut(raw))  # nobody could remove it
         if error is not None:
             raise error
         self._prepare(temp, raw)
-        if flush and (error := self._trouble.meet("flush", temp)) is not None:
+        if flush and (error := self._trouble.find_error("flush", temp)) is not None:
             raise error
         if flush:
             self._medium.flush(temp)
@@ -206,14 +206,14 @@ class SimulatedDisk(Disk):
         return self._trouble.dead and self._trouble.operations != self._trouble.dies_at
 
     def move(self, source: str, target: str) -> list[str]:
-        if (error := self._trouble.meet("move", target)) is not None:
+        if (error := self._trouble.find_error("move", target)) is not None:
             raise error
         made = super().move(source, target)
         self._medium.move(source, target)
         return made
 
     def extend(self, path: str, offset: int, raw: bytes) -> None:
-        error = self._trouble.meet("extend", path)
+        error = self._trouble.find_error("extend", path)
         self._extend(path, offset, raw if error is None else self._cut(raw) if self._trouble.dead else b"")
         if error is not None:
             raise error
@@ -231,7 +231,7 @@ class SimulatedDisk(Disk):
         self._write_under_head("extend", path, offset, raw, head)
 
     def _write_under_head(self, operation: str, path: str, offset: int, raw: bytes, head: bytes) -> None:
-        error = self._trouble.meet(operation, path)
+        error = self._trouble.find_error(operation, path)
         self._extend(path, offset, raw if error is None else self._cut(raw) if self._trouble.dead else b"")
         if error is not None:
             raise error
@@ -240,7 +240,7 @@ class SimulatedDisk(Disk):
             self._medium.write(path, head + self._medium.read(path)[len(head) :])
 
     def remove(self, path: str) -> None:
-        if (error := self._trouble.meet("remove", path)) is not None:
+        if (error := self._trouble.find_error("remove", path)) is not None:
             raise error
         super().remove(path)
         self._medium.remove(path)
@@ -250,12 +250,12 @@ class SimulatedDisk(Disk):
             super().prune(path)
 
     def flush(self, path: str) -> None:
-        if (error := self._trouble.meet("flush", path)) is not None:
+        if (error := self._trouble.find_error("flush", path)) is not None:
             raise error
         if os.path.lexists(path):
             self._medium.flush(path)
 
     def flush_all(self) -> None:
-        if (error := self._trouble.meet("flush", "")) is not None:
+        if (error := self._trouble.find_error("flush", "")) is not None:
             raise error
         self._medium.flush_all()

@@ -38,6 +38,7 @@ from weft.store.memory import MemoryStore
 from weft.store.postgres import cluster, connection, documents, event_log, lease
 from weft.store.postgres import store as postgres_store
 from weft.store.postgres.batch import DIFF
+from weft.store.postgres.migration import get_newest_version
 from weft.testing.store_values import session as make_session
 
 SCHEMA = "sim"
@@ -93,6 +94,7 @@ class DeliveryRow(Struct):
     takes: int = 0
     outcome: bytes | None = None
     done: float | None = None
+    wait_told: bool | None = None
 
 
 class Transaction:
@@ -174,7 +176,7 @@ class SimulatedPostgres:
         return rows
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something on the server, whatever happens to whoever wants it."""
+        """Do something on the server, even if its client disappears."""
         self._tasks.create_task(work)
 
     def _list_statements(self) -> list[tuple[str, Statement]]:
@@ -188,8 +190,9 @@ class SimulatedPostgres:
             (documents.SELECT_ABANDONED, self._select_abandoned),
             (postgres_store.APPLY, self.apply),
             (postgres_store.APPLY_LOGGED, self.apply),
+            (postgres_store.APPLY_PLACED, self._apply_placed),
             (postgres_store.SELECT_FOR_EDIT, self._select_for_edit),
-            (postgres_store.SELECT_FOR_UPDATE, self._select_for_update),
+            (postgres_store.SELECT_FOR_UPDATE_VALUE, self._select_for_update),
             (postgres_store.PUT_VALUE, self._put_value),
             (postgres_store.SELECT_LAST_LINE, self._select_last_line),
             (postgres_store.APPEND_LOG, self._append_log),
@@ -215,6 +218,12 @@ class SimulatedPostgres:
             (cluster.FINISH, self.finish_delivery),
             (cluster.GIVE_BACK, self._give_deliveries_back),
             (cluster.WITHDRAW, self._withdraw),
+            (cluster.WITHDRAW_ALL, self._withdraw_all),
+            (cluster.SELECT_BEGUN, self._select_begun),
+            (cluster.SELECT_WAITING, self._select_waiting),
+            (cluster.SELECT_UNTOLD, self._select_untold),
+            (cluster.SELECT_ORPHANED, self._select_orphaned),
+            (cluster.TELL_WAITING, self._tell_waiting),
             (cluster.SELECT_STATE, self._select_state),
             (cluster.SELECT_ELSEWHERE, self._select_elsewhere),
             (cluster.SELECT_RUNNING, self._select_running),
@@ -283,6 +292,12 @@ class SimulatedPostgres:
     ) -> str | None:
         for session, generation in sorted(zip(sessions, generations, strict=True)):
             await transaction.lock("lease", session)
+            if lost := self._see_lost_lease([session], [generation]):
+                return lost
+        return None
+
+    def _see_lost_lease(self, sessions: Sequence[str], generations: Sequence[int]) -> str | None:
+        for session, generation in sorted(zip(sessions, generations, strict=True)):
             held = self.leases.get(session)
             if held is None or held.till is None:
                 return f"{session} "
@@ -294,6 +309,9 @@ class SimulatedPostgres:
 
     async def apply(self, transaction: Transaction, *values: Any) -> Rows:
         sessions, generations, expected, revision = values[:4]
+        batch = values[postgres_store.APPLY_VALUES :][:1]
+        if batch and (batch[0], 0) in self.events:
+            return [(None, None)]
         lost = await self.find_lost_lease(transaction, sessions, generations)
         if lost is not None:
             return [(f"lost {lost}", None)]
@@ -320,10 +338,25 @@ class SimulatedPostgres:
         await self.append_events(transaction, *values[postgres_store.APPLY_VALUES :])
         return [(None, None)]
 
+    async def _apply_placed(self, transaction: Transaction, *values: Any) -> Rows:
+        batch = values[postgres_store.APPLY_VALUES]
+        ((answer, _),) = await self.apply(transaction, *values)
+        if answer is not None or transaction.is_locked("event_log", None):
+            return [(answer, False)]
+        await transaction.lock("event_log", None)
+        earlier, is_late = sorted(self.unplaced, key=lambda row: row.id), (batch, 0) in self.events
+
+        def change() -> None:
+            own = [] if is_late else [row for row in self.unplaced if row.batch == batch]
+            self._place([*earlier, *own])
+
+        transaction.changes.append(change)
+        return [(None, not is_late)]
+
     async def _select_for_edit(
-        self, transaction: Transaction, session: str, sessions: list[str], generations: list[int]
+        self, _: Transaction, session: str, sessions: list[str], generations: list[int]
     ) -> Rows:
-        lost = await self.find_lost_lease(transaction, sessions, generations)
+        lost = self._see_lost_lease(sessions, generations)
         try:
             raw = encode(await self.documents.get_session(SessionID(session)))
         except NotFoundError:
@@ -331,9 +364,9 @@ class SimulatedPostgres:
         return [(lost, raw, self.revisions[session])]
 
     async def _select_for_update(
-        self, transaction: Transaction, key: list[str], sessions: list[str], generations: list[int]
+        self, _: Transaction, key: list[str], sessions: list[str], generations: list[int]
     ) -> Rows:
-        lost = await self.find_lost_lease(transaction, sessions, generations)
+        lost = self._see_lost_lease(sessions, generations)
         return [(lost, *self.values.get(tuple(key), (None, None)))]
 
     async def _put_value(
@@ -489,9 +522,20 @@ class SimulatedPostgres:
         last, begin = self.trimmed + len(self.placed), max(0, after - self.trimmed)
         head = ("simulated", last, self.trimmed)
         return [
-            (*head, row.position, row.writer, row.directory, row.session, row.body, self.now() - row.written)
+            (
+                *head,
+                row.position,
+                row.writer,
+                row.directory,
+                row.session,
+                row.body,
+                self.now() - row.written,
+                "",
+                None,
+                True,
+            )
             for row in self.placed[begin : begin + limit]
-        ] or [(*head, *[None] * 6)]
+        ] or [(*head, *[None] * 9)]
 
     async def _select_head(self, _: Transaction) -> Rows:
         return [("simulated", self.trimmed + len(self.placed), self.trimmed)]
@@ -531,14 +575,20 @@ class SimulatedPostgres:
         if row is None:
             return []
         transaction.changes.append(lambda: setattr(row, "heartbeat", self.now()))
-        return [(row.draining,)]
+        return [(row.draining, get_newest_version())]
 
     async def _leave(self, transaction: Transaction, id: str) -> Rows:
+        for row in [each for each in self.deliveries.values() if each.taker == id]:
+            # Somebody may be taking it, if we were taken for dead.
+            await transaction.lock("delivery", row.key)
+            if row.taker == id and row.done is None:
+                transaction.changes.append(lambda row=row: setattr(row, "taker", None))
+
         def change() -> None:
-            for row in self.deliveries.values():
-                if row.taker == id and row.done is None:
-                    row.taker = None
-            self.nodes.pop(id, None)
+            left = self.nodes.pop(id, None)
+            for session, held in list(self.leases.items()):
+                if left is not None and held.owner == left.owner and held.till is not None:
+                    self.leases[session] = held._replace(till=min(held.till, self.now()))
 
         transaction.changes.append(change)
         return []
@@ -578,26 +628,29 @@ class SimulatedPostgres:
                 continue
             await transaction.lock("delivery", row.key)
             transaction.changes.append(self._make_giver(row, node))
+            if row.wait_told:
+                await self._tell_status(transaction, row, [to_status(row.session, "busy")])
             taken.append(
-                (row.number, row.key, row.session, row.directory, row.kind, row.repeatable, row.body, row.takes + 1, row.outcome)
+                (row.number, row.key, row.session, row.directory, row.kind, row.repeatable, row.body, row.takes + 1, row.outcome, "")
             )  # fmt: skip
         return taken
 
     async def _select_taken(self, _: Transaction, node: str) -> Rows:
         return [
-            (row.number, row.key, row.session, row.directory, row.kind, row.repeatable, row.body, row.takes, row.outcome)
+            (row.number, row.key, row.session, row.directory, row.kind, row.repeatable, row.body, row.takes, row.outcome, "")
             for row in self.deliveries.values()
             if row.taker == node and row.done is None
         ]  # fmt: skip
 
     def _make_giver(self, row: DeliveryRow, node: str) -> Callable[[], None]:
-        """Return what gives a delivery to a node. It was decided now, and happens at the commit."""
+        """Return a function that gives a delivery to a node. This is decided now, and takes effect at the commit."""
         before, alive = row.taker, self.is_alive(row.taker)
 
         def give() -> None:
             if row.taker != before or (alive and before != node) or row.done is not None:
                 self.on_take(row, node)
             row.taker, row.takes = node, row.takes + 1
+            row.wait_told = False if row.wait_told else row.wait_told
 
         return give
 
@@ -619,6 +672,8 @@ class SimulatedPostgres:
         if outcome is not None:
             batch, writer, message = log
             await self.append_events(transaction, batch, writer, b"", [None], [message])
+            if done and row.wait_told is not None and outcome.startswith(b'{"error"'):
+                await self._tell_status(transaction, row, to_idle_events(row.session))
         return [(True,)]
 
     async def _give_deliveries_back(self, transaction: Transaction, node: str, numbers: list[int]) -> Rows:
@@ -636,6 +691,63 @@ class SimulatedPostgres:
             return []
         transaction.changes.append(lambda: self.deliveries.pop(key) and None)
         return [(True,)]
+
+    async def _withdraw_all(
+        self, transaction: Transaction, session: str, kinds: list[str], keys: list[str], outcome: bytes
+    ) -> Rows:
+        withdrawn = 0
+        for row in [each for each in self.deliveries.values() if each.session == session]:
+            await transaction.lock("delivery", row.key)
+            if row.done is None and (row.kind in kinds or row.key in keys) and not self.is_alive(row.taker):
+                transaction.changes.append(lambda row=row: self._end_delivery(row, outcome))
+                withdrawn += 1
+                if row.wait_told is not None:
+                    await self._tell_status(transaction, row, to_idle_events(session))
+        return [(withdrawn,)]
+
+    def _end_delivery(self, row: DeliveryRow, outcome: bytes) -> None:
+        row.outcome, row.done = row.outcome or outcome, self.now()
+
+    async def _tell_status(self, transaction: Transaction, row: DeliveryRow, bodies: list[bytes]) -> None:
+        batch = self.count_up("status")
+        await self.append_events(transaction, -batch, b"", row.directory, [row.session] * len(bodies), bodies)
+
+    async def _select_begun(self, _: Transaction, session: str) -> Rows:
+        rows = [each for each in self.deliveries.values() if each.session == session and each.done is None]
+        return [(True,)] if any(self.is_alive(row.taker) for row in rows) else []
+
+    def is_waiting(self, row: DeliveryRow) -> bool:
+        nodes = [node for node in self.nodes.values() if not node.draining and self.is_alive(node.id)]
+        return (
+            row.done is None
+            and not self.is_alive(row.taker)
+            and self.find_live_lease(row.session) is None
+            and not any(is_served(row.directory, node.roots) for node in nodes)
+        )
+
+    async def _select_waiting(self, _: Transaction, directory: bytes) -> Rows:
+        rows = [row for row in self.deliveries.values() if row.directory == directory]
+        return [(session,) for session in sorted({row.session for row in rows if self.is_waiting(row)})]
+
+    async def _select_untold(self, _: Transaction, kinds: list[str]) -> Rows:
+        rows = [row for row in self.deliveries.values() if row.kind in kinds and not row.wait_told]
+        return sorted({(row.session, row.directory) for row in rows if self.is_waiting(row)})
+
+    async def _select_orphaned(self, _: Transaction, kinds: list[str]) -> Rows:
+        known = {session.id for session in await self.documents.list_sessions()}
+        rows = [row for row in self.deliveries.values() if row.kind in kinds and row.session not in known]
+        return sorted({(row.session,) for row in rows if self.is_waiting(row)})
+
+    async def _tell_waiting(self, transaction: Transaction, session: str, body: bytes) -> Rows:
+        told: list[DeliveryRow] = []
+        for row in [each for each in self.deliveries.values() if each.session == session]:
+            await transaction.lock("delivery", row.key)
+            if not row.wait_told and self.is_waiting(row):
+                transaction.changes.append(lambda row=row: setattr(row, "wait_told", True))
+                told.append(row)
+        if told:
+            await self._tell_status(transaction, told[0], [body])
+        return [(bool(told),)]
 
     async def _select_state(self, _: Transaction, key: str) -> Rows:
         row = self.deliveries.get(key)
@@ -656,7 +768,7 @@ class SimulatedPostgres:
     async def _select_left(self, transaction: Transaction) -> Rows:
         waiting = {row.session for row in self.deliveries.values() if row.done is None}
         ids = [id for (id,) in await self._select_abandoned(transaction) if id not in waiting]
-        return [(id, (await self.documents.get_session(id)).directory.encode()) for id in ids]
+        return [(id, (await self.documents.get_session(id)).directory.encode(), "") for id in ids]
 
     async def _select_successor(self, _: Transaction, node: str, directory: bytes) -> Rows:
         others = [row for row in self.nodes.values() if row.id != node and not row.draining]
@@ -671,6 +783,19 @@ class SimulatedPostgres:
 
     async def _tidy(self, _: Transaction) -> Rows:
         return []
+
+
+def to_status(session: str, status: str) -> bytes:
+    return encode(
+        {"type": "session.status", "properties": {"sessionID": session, "status": {"type": status}}}
+    )
+
+
+def to_idle_events(session: str) -> list[bytes]:
+    return [
+        to_status(session, "idle"),
+        encode({"type": "session.idle", "properties": {"sessionID": session}}),
+    ]
 
 
 def is_served(directory: bytes, roots: Sequence[bytes]) -> bool:

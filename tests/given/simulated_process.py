@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from random import Random
 from typing import Any, TypeVar
 
-from given.simulated_disk import Medium, SimulatedDisk, Trouble
+from given.simulated_disk import DiskFaults, Medium, SimulatedDisk
 from given.simulated_records import Records, WrittenBatch
 from given.simulated_time import SimulatedLoop, StuckError
 from weft.errors import WeftError
@@ -35,7 +35,7 @@ class Process:
         self.name = name
         self.random = random
         self.records = records
-        self.trouble = Trouble(random, lambda what: records.tell(f"{name} {what}"))
+        self.trouble = DiskFaults(random, lambda what: records.tell(f"{name} {what}"))
         self.trouble.die = self.die
         self.disk = SimulatedDisk(medium, self.trouble)
         self.task: asyncio.Task[None] | None = None
@@ -66,13 +66,13 @@ class Process:
         return delay
 
     @contextmanager
-    def writing(self, *, edits: bool = False, leased: bool = False) -> Iterator[WrittenBatch]:
-        """Record what is written meanwhile. What a dead process wants to write goes nowhere."""
+    def record_batch(self, *, edits: bool = False, leased: bool = False) -> Iterator[WrittenBatch]:
+        """Record what is written meanwhile. Writes of a dead process are dropped."""
         batch = WrittenBatch(self.name, edits=edits, leased=leased)
         if self.dead:
             yield batch
         else:
-            with self.records.writing(batch):
+            with self.records.record_batch(batch):
                 try:
                     yield batch
                 except OSError:
@@ -86,10 +86,14 @@ class Process:
         if isinstance(event, PartGrew):
             grown = self.grown.setdefault(event.part_id, [])
             grown.append((asyncio.get_running_loop().time(), event.offset + len(event.delta)))
-        elif isinstance(event, Durable) and not isinstance(event, PUBLISHED_WITH_WRITE):
-            is_stored = id(event) in self.stored or event in self.stored.values()
-            self.records.expect(is_stored, f"published before it was stored: {event}")
+        elif isinstance(event, Durable) and not self._is_stored(event):
+            self.records.expect(False, f"published before it was stored: {event}")
         self.records.hear(event)
+
+    def _is_stored(self, event: Durable) -> bool:
+        """Return True if an event is stored, or is published with the write itself."""
+        is_known = isinstance(event, PUBLISHED_WITH_WRITE) or id(event) in self.stored
+        return is_known or event in self.stored.values()
 
 
 PROCESS: ContextVar[Process] = ContextVar("PROCESS")
@@ -163,31 +167,37 @@ def simulate_processes(run: Callable[[SeededLoop], Coroutine[Any, Any, T]], rand
 
 
 class RecordedStore(FileStore):
-    """The file store, which tells the records of each write whether it was done, and of each read what was found."""
+    """The file store, which reports to the records whether each write was done, and what each read found."""
 
     def __init__(self, root: str, process: Process) -> None:
         super().__init__(root, disk=process.disk)
         self._process = process
 
     def _apply(self, events: tuple[Durable, ...], leases: Sequence[LeaseToken]) -> None:
-        with self._recording(*events, leased=bool(leases)):
+        with self._record(*events, leased=bool(leases)):
             super()._apply(events, leases)
 
-    def _edit(self, id: SessionID, editor: SessionEditor, leases: Sequence[LeaseToken]) -> SessionInfo:
-        edited: list[SessionInfo] = []
-
+    def _edit(
+        self,
+        id: SessionID,
+        editor: SessionEditor,
+        events: tuple[Durable, ...],
+        leases: Sequence[LeaseToken],
+    ) -> SessionInfo:
         def edit(before: SessionInfo) -> SessionInfo:
-            edited.append(editor(before))
-            batch.add(SessionUpdated(info=edited[0]))
-            return edited[0]
+            edited = editor(before)
+            if events or edited != before:  # otherwise nothing is written
+                batch.add(*events, SessionUpdated(info=edited))
+            return edited
 
-        with self._process.writing(edits=True, leased=bool(leases)) as batch:
-            super()._edit(id, edit, leases)
-        return edited[0]
+        with self._process.record_batch(edits=True, leased=bool(leases)) as batch:
+            edited = super()._edit(id, edit, events, leases)
+        self._process.stored.update((_identify(event), event) for event in events)
+        return edited
 
     def _discard(self, sessions: Sequence[SessionID], at: int) -> TrashBundle:
         found = [SessionDeleted(info=self._get_session(id)) for id in sessions]
-        with self._recording(*found):
+        with self._record(*found):
             return super()._discard(sessions, at)
 
     def _list_messages(
@@ -199,11 +209,15 @@ class RecordedStore(FileStore):
         return found
 
     @contextmanager
-    def _recording(self, *events: Durable, leased: bool = False) -> Iterator[None]:
-        with self._process.writing(leased=leased) as batch:
+    def _record(self, *events: Durable, leased: bool = False) -> Iterator[None]:
+        with self._process.record_batch(leased=leased) as batch:
             batch.add(*events)
             yield
-            self._process.stored.update((id(event), event) for event in events)
+            self._process.stored.update((_identify(event), event) for event in events)
+
+
+def _identify(event: Durable) -> int:
+    return id(event)
 
 
 def is_expected(error: BaseException, process: Process) -> bool:

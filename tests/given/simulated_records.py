@@ -209,7 +209,7 @@ class Records:
             self.wrong.append(otherwise)
 
     @contextmanager
-    def writing(self, batch: WrittenBatch) -> Iterator[WrittenBatch]:
+    def record_batch(self, batch: WrittenBatch) -> Iterator[WrittenBatch]:
         """Record what becomes of a batch, whose events are added meanwhile."""
         try:
             yield batch
@@ -225,7 +225,7 @@ class Records:
                 self.sessions.setdefault(session, SessionRecord()).add(split(batch, session))
 
     def listen(self) -> None:
-        """Begin to listen to a process. What it settled while it was opened, nobody heard."""
+        """Begin to listen to a process. Events that it published while it was opened are missed."""
         for session in self.sessions:
             self._begin(session)
 

@@ -1,4 +1,4 @@
-"""A file layer of SQLite with a limited capacity."""
+"""A file layer of SQLite with a limited capacity, which counts how often a file is written to the disk itself."""
 
 import apsw
 
@@ -10,6 +10,7 @@ class SmallVfs(apsw.VFS):
         super().__init__(name, base="")
         self.full = False
         self.exempt = ""
+        self.syncs = 0
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
         return _SmallFile(self, name, flags)
@@ -26,3 +27,7 @@ class _SmallFile(apsw.VFSFile):
         if self._vfs.full and not self._is_exempt and offset + len(data) > self.xFileSize():
             raise apsw.FullError("the disk is full")
         super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        self._vfs.syncs += 1
+        super().xSync(flags)

@@ -105,13 +105,15 @@ def batch(seed: int, number: int) -> list[Durable]:
     )
 
 
-async def everything(store: Store) -> list[Any]:
+async def read_all(store: Store) -> list[Any]:
+    """Return all that a batch can change. Some batches only write parts of no message, which nothing but the chain shows."""
     return [
         await store.list_sessions(),
         await store.list_sessions(PROJECT),
         await store.list_messages(SESSION),
         await store.list_messages(OTHER),
         await store.damage(),
+        [len((await store.read_chain(id)).lines) for id in (SESSION, OTHER)],
     ]
 
 
@@ -138,18 +140,18 @@ async def write_forever(url: str, seed: int, first: int, acknowledged: str) -> N
 async def check(url: str, seed: int, last: int, *, anew: bool) -> dict[str, Any]:
     """Report which of the two valid states is stored: with the interrupted batch, or without it."""
     reference, root = MemoryStore(), url.partition(":")[2]
-    noted = len(_names(f"{root}/.weft/redo"))
+    noted = len(_list_names(f"{root}/.weft/redo"))
     for number in range(last + 1):
         await reference.apply(*batch(seed, number))
-    before = await everything(reference)
+    before = await read_all(reference)
     await reference.apply(*batch(seed, last + 1))
-    after = await everything(reference)
+    after = await read_all(reference)
     async with (open_store if anew else open_beside)(url) as store:
         await wait_for_server(store)
-        found = await everything(store)
+        found = await read_all(store)
     async with open_store(url) as store:
-        kept = found == await everything(store)
-    left = [name for place in ("redo", "temp") for name in _names(f"{root}/.weft/{place}")]
+        kept = found == await read_all(store)
+    left = [name for place in ("redo", "temp") for name in _list_names(f"{root}/.weft/{place}")]
     state = "after" if found == after else "before" if found == before else f"neither: {found!r}"
     return {"state": state, "left": left, "kept": kept, "noted": noted}
 
@@ -187,7 +189,7 @@ def _kill_repeatedly(url: str, acknowledged: str, seed: int, kills: int) -> dict
     return {"kills": kills, "batches": last + 1, "cut_short": noted, **states}
 
 
-def _names(directory: str) -> list[str]:
+def _list_names(directory: str) -> list[str]:
     return os.listdir(directory) if os.path.isdir(directory) else []
 
 

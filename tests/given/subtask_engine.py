@@ -64,12 +64,12 @@ async def start(engine: SubtaskEngine, **given: Any) -> SessionID:
     return (await engine.api.create_session(SessionInput(**given))).id
 
 
-def calls_in(messages: list[MessageWithParts]) -> list[ToolPart]:
+def list_calls(messages: list[MessageWithParts]) -> list[ToolPart]:
     return [part for each in messages for part in each.parts if isinstance(part, ToolPart)]
 
 
 def tasks_in(messages: list[MessageWithParts]) -> list[ToolPart]:
-    return [part for part in calls_in(messages) if part.tool == "task"]
+    return [part for part in list_calls(messages) if part.tool == "task"]
 
 
 async def tasks_of(engine: SubtaskEngine, session: SessionID) -> list[ToolPart]:
@@ -80,17 +80,17 @@ async def children_of(engine: SubtaskEngine, session: SessionID) -> list[Session
     return await engine.api.list_children(session)
 
 
-def done(part: ToolPart) -> CompletedState:
+def get_completed(part: ToolPart) -> CompletedState:
     assert isinstance(part.state, CompletedState), part.state
     return part.state
 
 
-def failed(part: ToolPart) -> str:
+def get_error(part: ToolPart) -> str:
     assert isinstance(part.state, ErrorState), part.state
     return part.state.error
 
 
-def words(message: MessageWithParts) -> str:
+def text_of(message: MessageWithParts) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 

@@ -83,7 +83,7 @@ async def record_telemetry(bus: Bus, *, content: bool = False) -> AsyncIterator[
     seen = RecordedTelemetry()
     emitter = TelemetryEmitter(seen.exporters)
 
-    class Kept:
+    class MetricReader:
         """Reads the metrics before the SDK is shut down."""
 
         take = staticmethod(emitter.take)
@@ -93,5 +93,5 @@ async def record_telemetry(bus: Bus, *, content: bool = False) -> AsyncIterator[
             seen.collect()
             emitter.flush()
 
-    async with open_follower(bus, TelemetryFold(Random(1).randbytes, content=content), Kept()):
+    async with open_follower(bus, TelemetryFold(Random(1).randbytes, content=content), MetricReader()):
         yield seen

@@ -68,7 +68,7 @@ def case(name: str, **more: Any) -> Callable[[Play], Play]:
     return add
 
 
-def lay_out(root: Path, case: Case) -> None:
+def write_files(root: Path, case: Case) -> None:
     """Write the person's files, before anything happens."""
     for name, content in START.items():
         write(root / name, content)
@@ -227,7 +227,7 @@ async def command_swaps(harness: UndoHarness) -> MessageID:
     undo={"lines.txt": "restored"},
     redo={"lines.txt": "restored"},
 )
-async def crlf(harness: UndoHarness) -> MessageID:
+async def tool_edits_crlf(harness: UndoHarness) -> MessageID:
     lines = harness.root / "lines.txt"
     return await harness.run_turn(
         [call_read(lines)],
@@ -245,7 +245,7 @@ async def crlf(harness: UndoHarness) -> MessageID:
         git(root, "config", "filter.lfs.required", "true"),
     ),
 )
-async def lfs(harness: UndoHarness) -> MessageID:
+async def command_writes_filtered_file(harness: UndoHarness) -> MessageID:
     return await harness.run_step(call_bash(r"printf 'agent\r\n\000' > big.psd"))
 
 
@@ -278,7 +278,7 @@ def _odd_pattern() -> str:
     redo={"a.txt": "restored", "b.txt": "restored"},
     below="deep",
 )
-async def from_below(harness: UndoHarness) -> MessageID:
+async def tool_edits_above_directory(harness: UndoHarness) -> MessageID:
     return await harness.run_turn(
         [call_read("../a.txt")], [call_edit("../a.txt", "one", "agent"), call_bash("echo agent > ../b.txt")]
     )
@@ -302,12 +302,12 @@ async def no_git(harness: UndoHarness) -> MessageID:
     undo={"b.txt": "restored"},
     redo={"b.txt": "removed"},
 )
-async def at_once(harness: UndoHarness) -> MessageID:
+async def command_removes(harness: UndoHarness) -> MessageID:
     return await harness.run_step(call_bash("rm b.txt"))
 
 
 @case("a turn that changes nothing")
-async def nothing(harness: UndoHarness) -> MessageID:
+async def nobody_changes_anything(harness: UndoHarness) -> MessageID:
     return await harness.run_step(call_read(harness.root / "a.txt"), call_bash("true"))
 
 
@@ -332,7 +332,7 @@ async def commits(harness: UndoHarness) -> MessageID:
     mine={"a.txt": b"agent\ntwo\nme\n"},
     redo={},
 )
-async def edited_after(harness: UndoHarness) -> MessageID:
+async def person_edits_same_file_after(harness: UndoHarness) -> MessageID:
     a = harness.root / "a.txt"
     prompt = await harness.run_turn([call_read(a)], [call_edit(a, "one", "agent")])
     write(a, "agent\ntwo\nme\n")
@@ -345,7 +345,7 @@ async def edited_after(harness: UndoHarness) -> MessageID:
     mine={"a.txt": b"mine alone\n"},
     redo={"b.txt": "restored"},
 )
-async def edited_one_after(harness: UndoHarness) -> MessageID:
+async def person_edits_one_of_two_after(harness: UndoHarness) -> MessageID:
     prompt = await harness.run_step(call_bash("echo agent > a.txt; echo agent > b.txt"))
     write(harness.root / "a.txt", "mine alone\n")
     return prompt
@@ -356,7 +356,7 @@ async def edited_one_after(harness: UndoHarness) -> MessageID:
     undo={"a.txt": "kept"},
     mine={"a.txt": None},
 )
-async def deleted_after(harness: UndoHarness) -> MessageID:
+async def person_deletes_after(harness: UndoHarness) -> MessageID:
     prompt = await harness.run_step(call_bash("echo agent > a.txt"))
     (harness.root / "a.txt").unlink()
     return prompt
@@ -367,7 +367,7 @@ async def deleted_after(harness: UndoHarness) -> MessageID:
     undo={"new.txt": "kept"},
     mine={"new.txt": b"agent\nme\n"},
 )
-async def continued(harness: UndoHarness) -> MessageID:
+async def person_continues_new_file(harness: UndoHarness) -> MessageID:
     prompt = await harness.run_step(call_write(harness.root / "new.txt", "agent\n"))
     write(harness.root / "new.txt", "agent\nme\n")
     return prompt
@@ -379,7 +379,7 @@ async def continued(harness: UndoHarness) -> MessageID:
     mine={"b.txt": b"me\n"},
     redo={"a.txt": "restored", "new.txt": "restored"},
 )
-async def beside_thinking(harness: UndoHarness) -> MessageID:
+async def person_edits_while_model_thinks(harness: UndoHarness) -> MessageID:
     a, b = harness.root / "a.txt", harness.root / "b.txt"
     return await harness.run_turn(
         [call_read(a)],
@@ -394,7 +394,7 @@ async def beside_thinking(harness: UndoHarness) -> MessageID:
     mine={"b.txt": b"me\n"},
     redo={"a.txt": "restored"},
 )
-async def beside_tool(harness: UndoHarness) -> MessageID:
+async def person_edits_after_tool(harness: UndoHarness) -> MessageID:
     a, b = harness.root / "a.txt", harness.root / "b.txt"
     return await harness.run_turn([call_read(a)], [call_edit(a, "one", "agent"), lambda: write(b, "me\n")])
 
@@ -406,7 +406,7 @@ async def beside_tool(harness: UndoHarness) -> MessageID:
     redo={"a.txt": "restored"},
     then="it is as the person left it",
 )
-async def between(harness: UndoHarness) -> MessageID:
+async def person_edits_between_steps(harness: UndoHarness) -> MessageID:
     a = harness.root / "a.txt"
     return await harness.run_turn(
         [call_bash("echo agent > a.txt")],
@@ -421,7 +421,7 @@ async def between(harness: UndoHarness) -> MessageID:
     mine={"x/mine.txt": b"me\n"},
     redo={"x/new.txt": "restored"},
 )
-async def inside(harness: UndoHarness) -> MessageID:
+async def person_adds_file_to_new_directory(harness: UndoHarness) -> MessageID:
     prompt = await harness.run_step(call_write(harness.root / "x/new.txt", "agent\n"))
     write(harness.root / "x/mine.txt", "me\n")
     return prompt
@@ -435,7 +435,7 @@ async def inside(harness: UndoHarness) -> MessageID:
     lay=lambda root: (write(root / "b.txt", "staged\n"), git(root, "add", "b.txt")),
     then="the index is as it was",
 )
-async def staged(harness: UndoHarness) -> MessageID:
+async def command_edits_staged_file(harness: UndoHarness) -> MessageID:
     return await harness.run_step(call_bash("echo agent > a.txt"))
 
 
@@ -468,7 +468,7 @@ async def submodule(harness: UndoHarness) -> MessageID:
     redo={"a.txt": "restored"},
     lay=lambda root: (write(root / "within/w.txt", "w\n"), init_repository(root / "within")),
 )
-async def nested(harness: UndoHarness) -> MessageID:
+async def command_edits_nested_repository(harness: UndoHarness) -> MessageID:
     return await harness.run_step(call_bash("echo agent > within/w.txt; echo agent > a.txt"))
 
 
@@ -478,7 +478,7 @@ async def nested(harness: UndoHarness) -> MessageID:
     redo={"within/w.txt": "restored"},
     lay=lambda root: (write(root / "within/w.txt", "w\n"), init_repository(root / "within")),
 )
-async def nested_by_tool(harness: UndoHarness) -> MessageID:
+async def tool_edits_nested_repository(harness: UndoHarness) -> MessageID:
     w = harness.root / "within/w.txt"
     return await harness.run_turn([call_read(w)], [call_edit(w, "w", "agent")])
 
@@ -494,7 +494,7 @@ HUGE = b"x" * 2000
     lay=lambda root: write(root / "huge.bin", HUGE),
     config={"experimental": {"weft": {"snapshots": {"maxFileBytes": 1000}}}},
 )
-async def huge(harness: UndoHarness) -> MessageID:
+async def command_overwrites_huge_file(harness: UndoHarness) -> MessageID:
     return await harness.run_step(call_bash("echo agent > huge.bin; echo agent > a.txt"))
 
 
@@ -503,7 +503,7 @@ async def huge(harness: UndoHarness) -> MessageID:
     left={"build/out.log": b"agent\n"},
     then="it is not seen, and not said: what is ignored is kept for tools alone",
 )
-async def ignored_by_command(harness: UndoHarness) -> MessageID:
+async def command_edits_ignored(harness: UndoHarness) -> MessageID:
     return await harness.run_step(call_bash("echo agent > build/out.log"))
 
 
@@ -512,7 +512,7 @@ async def ignored_by_command(harness: UndoHarness) -> MessageID:
     undo={"kept.log": "restored"},
     redo={"kept.log": "restored"},
 )
-async def ignored_by_both(harness: UndoHarness) -> MessageID:
+async def tool_and_command_edit_ignored(harness: UndoHarness) -> MessageID:
     log = harness.root / "kept.log"
     return await harness.run_turn(
         [call_read(log)], [call_edit(log, "ignored", "agent")], [call_bash("echo more >> kept.log")]
@@ -525,16 +525,16 @@ async def ignored_by_both(harness: UndoHarness) -> MessageID:
     redo={"a.txt": "restored", "b.txt": "restored"},
     then="nobody can tell who it was: it counts as the command's, is said, and comes back with a redo",
 )
-async def beside_command(harness: UndoHarness) -> MessageID:
+async def person_edits_while_command_runs(harness: UndoHarness) -> MessageID:
     ready, done = harness.root.parent / "ready", harness.root.parent / "done"
 
-    def person() -> None:
+    def edit_when_ready() -> None:
         while not ready.exists():
             done.parent.stat()
         write(harness.root / "b.txt", "me\n")
         write(done, "")
 
-    sitting = Thread(target=person)
+    sitting = Thread(target=edit_when_ready)
     sitting.start()
     prompt = await harness.run_step(
         call_bash(f"echo agent > a.txt; touch '{ready}'; until [ -e '{done}' ]; do sleep 0.01; done")
@@ -549,13 +549,13 @@ HEAD = "| what happened | undo | redo |\n|---|---|---|"
 
 
 def to_row(row: Case) -> str:
-    return f"| {row.name} | {_told(row.undo, row)} | {_told(row.redo, row, note=False)} |"
+    return f"| {row.name} | {_describe_fates(row.undo, row)} | {_describe_fates(row.redo, row, note=False)} |"
 
 
 FATE_TEXTS = {"kept": "not touched", "uncovered": "not covered"}
 
 
-def _told(fates: dict[str, str], row: Case, *, note: bool = True) -> str:
+def _describe_fates(fates: dict[str, str], row: Case, *, note: bool = True) -> str:
     files = "; ".join(
         f"`{name!r}` {FATE_TEXTS.get(fate, fate)}".replace("'", "")
         if not name.isprintable()

@@ -150,7 +150,7 @@ async def open_undo_harness(
     config: dict[str, Any] | None = None,
     store: str | None = None,
 ) -> AsyncIterator[UndoHarness]:
-    provider, real = ActionProvider(), _made(root)
+    provider, real = ActionProvider(), _make_directory(root)
     opening = OpenOptions(
         directory=str(directory or root),
         env={**os.environ, "OPENCODE_CONFIG_CONTENT": json.dumps({**CONFIG, **(config or {})})},
@@ -161,7 +161,7 @@ async def open_undo_harness(
         yield UndoHarness(real, api, provider)
 
 
-def _made(root: Path) -> Path:
+def _make_directory(root: Path) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     return root.resolve()
 

@@ -19,7 +19,7 @@ GOOD = Path(__file__).parents[1] / "given" / "mcp_servers" / "good.py"
 GOOD_SERVER = McpServerStdio(name="good", command=sys.executable, args=[str(GOOD)], env=[])
 
 
-async def test_a_prompt_is_told_as_it_goes_and_ends_with_its_reason(tmp_path: Path) -> None:
+async def test_a_prompt_is_streamed_and_ends_with_its_stop_reason(tmp_path: Path) -> None:
     script = [Think(text="let me see"), Say(text="I look."), READ], [Say(text="It says hello.")]
     async with open_editor(tmp_path, *script) as connection:
         session = await connection.new_session()
@@ -39,7 +39,7 @@ async def test_a_prompt_is_told_as_it_goes_and_ends_with_its_reason(tmp_path: Pa
         assert connection.notes == []
 
 
-async def test_an_edit_is_asked_for_with_its_diff_and_shown_whole_once_made(tmp_path: Path) -> None:
+async def test_an_edit_asks_with_its_diff_and_is_shown_completely_afterwards(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [READ], [EDIT], [Say(text="Done.")], config=ASK) as connection:
         session = await connection.new_session()
         assert (await connection.editor.prompt(session, "greet me")).stop_reason == "end_turn"
@@ -62,7 +62,7 @@ async def test_an_edit_is_asked_for_with_its_diff_and_shown_whole_once_made(tmp_
         assert (connection.project / "hello.txt").read_text() == "hello you\n"
 
 
-async def test_what_is_rejected_or_dismissed_is_not_done(tmp_path: Path) -> None:
+async def test_a_rejected_or_dismissed_call_is_not_run(tmp_path: Path) -> None:
     for number, chosen in enumerate(("reject", None)):
         editor = Editor(lambda _, __, chosen=chosen: chosen)
         at = tmp_path / str(number)
@@ -74,7 +74,7 @@ async def test_what_is_rejected_or_dismissed_is_not_done(tmp_path: Path) -> None
             assert (connection.project / "hello.txt").read_text() == "hello there\n"
 
 
-async def test_what_is_always_allowed_is_asked_once(tmp_path: Path) -> None:
+async def test_an_always_allowed_call_is_asked_for_once(tmp_path: Path) -> None:
     again = UseTool(tool="edit", input={"filePath": "hello.txt", "oldString": "you", "newString": "all"})
     editor = Editor(lambda _, __: "always")
     script = [READ], [EDIT], [again], [Say(text="Done.")]
@@ -84,7 +84,7 @@ async def test_what_is_always_allowed_is_asked_once(tmp_path: Path) -> None:
         assert (connection.project / "hello.txt").read_text() == "hello all\n"
 
 
-async def test_a_file_that_is_written_over_is_shown_with_what_it_held(tmp_path: Path) -> None:
+async def test_an_overwritten_file_is_shown_with_its_old_content(tmp_path: Path) -> None:
     over = UseTool(tool="write", input={"filePath": "hello.txt", "content": "new\n"})
     made = UseTool(tool="write", input={"filePath": "made.txt", "content": "made\n"})
     async with open_editor(tmp_path, [READ], [over], [made], [Say(text="Done.")]) as connection:
@@ -96,7 +96,7 @@ async def test_a_file_that_is_written_over_is_shown_with_what_it_held(tmp_path: 
         ]
 
 
-async def test_a_session_is_loaded_as_it_was_told_in_another_process(tmp_path: Path) -> None:
+async def test_a_session_of_another_process_is_loaded_as_it_was_streamed(tmp_path: Path) -> None:
     todo = {"todos": [{"content": "greet", "status": "in_progress", "priority": "high", "id": "1"}]}
     script = (
         [Think(text="hm"), Say(text="I look."), READ],
@@ -145,7 +145,9 @@ async def test_a_session_is_listed_resumed_forked_and_closed(tmp_path: Path) -> 
         assert len((await connection.agent.list_sessions()).sessions) == 2
 
 
-async def test_a_prompt_is_cancelled_while_the_editor_asks_and_the_next_one_goes_on(tmp_path: Path) -> None:
+async def test_a_prompt_is_cancelled_during_a_permission_request_and_the_next_one_works(
+    tmp_path: Path,
+) -> None:
     editor = Editor()
     editor.hold = asyncio.Event()
     script = [READ], [EDIT], [Say(text="Well then.")]
@@ -160,7 +162,7 @@ async def test_a_prompt_is_cancelled_while_the_editor_asks_and_the_next_one_goes
         assert (connection.project / "hello.txt").read_text() == "hello there\n"
 
 
-async def test_a_second_prompt_is_refused_and_one_after_a_cancel_waits_for_its_end(tmp_path: Path) -> None:
+async def test_a_second_prompt_is_refused_and_one_after_a_cancel_waits(tmp_path: Path) -> None:
     async with open_editor(
         tmp_path, [Say(text="Well."), Wait(seconds=600)], [Say(text="Here.")]
     ) as connection:
@@ -177,7 +179,7 @@ async def test_a_second_prompt_is_refused_and_one_after_a_cancel_waits_for_its_e
         assert connection.notes == []
 
 
-async def test_the_mode_is_the_agent_that_answers(tmp_path: Path) -> None:
+async def test_the_mode_selects_the_agent(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [Say(text="A plan.")]) as connection:
         made = await connection.agent.new_session(cwd=str(connection.project), mcp_servers=[])
         session = made.session_id
@@ -193,7 +195,7 @@ async def test_the_mode_is_the_agent_that_answers(tmp_path: Path) -> None:
         assert (wrong.code, "there are build, plan" in str(wrong)) == (-32002, True)
 
 
-async def test_the_model_is_chosen_among_those_there_are(tmp_path: Path) -> None:
+async def test_the_model_is_chosen_from_those_available(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [Say(text="Hello.")]) as connection:
         made = await connection.agent.new_session(cwd=str(connection.project), mcp_servers=[])
         session, [mode, model] = made.session_id, made.config_options
@@ -213,7 +215,7 @@ async def test_the_model_is_chosen_among_those_there_are(tmp_path: Path) -> None
         assert (await expect_error(choose(session_id=session, config_id="model", value="x"))).code == -32602
 
 
-async def test_a_slash_command_is_run_and_a_path_is_not_one(tmp_path: Path) -> None:
+async def test_a_slash_command_runs_and_a_path_is_not_a_command(tmp_path: Path) -> None:
     config = {"command": {"greet": {"template": "Say hello to $ARGUMENTS", "description": "greet somebody"}}}
     script = [Say(text="Hello, ada.")], [Say(text="A path.")], [Say(text="In short: hello.")]
     async with open_editor(tmp_path, *script, config=config) as connection:
@@ -259,7 +261,7 @@ async def test_a_question_is_a_choice_in_every_editor(tmp_path: Path) -> None:
         assert '"Which greeting?"="Hey"' in editor.call("other")["content"][0]["content"]["text"]
 
 
-async def test_a_question_is_a_form_where_there_are_forms(tmp_path: Path) -> None:
+async def test_a_question_is_a_form_if_the_editor_has_forms(tmp_path: Path) -> None:
     for number, (filled, said) in enumerate(
         [({"answer0": "Hello"}, "Hello"), ({"answer0": "Hello", "own0": "Good day"}, "Good day")]
     ):
@@ -275,7 +277,7 @@ async def test_a_question_is_a_form_where_there_are_forms(tmp_path: Path) -> Non
             assert editor.permission_requests == []
 
 
-async def test_a_question_is_about_the_call_that_the_editor_was_told_of(tmp_path: Path) -> None:
+async def test_a_question_names_the_call_that_the_editor_knows(tmp_path: Path) -> None:
     for number, capabilities in enumerate((None, FORMS)):
         editor = Editor(lambda _, __: "0")
         editor.form_answer = {"answer0": "hello"}
@@ -289,7 +291,7 @@ async def test_a_question_is_about_the_call_that_the_editor_was_told_of(tmp_path
             assert asked == [editor.call("other")["tool_call_id"]]
 
 
-async def test_a_session_is_deleted_whether_it_is_open_or_not(tmp_path: Path) -> None:
+async def test_open_and_closed_sessions_can_be_deleted(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [Say(text="Hi.")]) as connection:
         first, second = await connection.new_session(), await connection.new_session()
         await connection.editor.prompt(first, "hello")
@@ -316,7 +318,7 @@ async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None
         assert connection.editor.words() == ""
 
 
-async def test_what_a_child_wants_is_asked_in_the_session_that_sent_it(tmp_path: Path) -> None:
+async def test_a_request_of_a_child_is_asked_in_its_parent_session(tmp_path: Path) -> None:
     task = UseTool(
         tool="task", input={"description": "greet", "prompt": "go and greet", "subagent_type": "general"}
     )
@@ -338,7 +340,7 @@ async def test_what_a_child_wants_is_asked_in_the_session_that_sent_it(tmp_path:
         assert (connection.project / "hello.txt").read_text() == "hello you\n"
 
 
-async def test_why_it_ended_is_said_in_the_words_of_the_protocol(tmp_path: Path) -> None:
+async def test_the_stop_reason_is_one_of_the_protocol(tmp_path: Path) -> None:
     script = [Say(text="Much"), End(reason="length")], [Say(text="No."), End(reason="content-filter")]
     async with open_editor(tmp_path, *script) as connection:
         session = await connection.new_session()
@@ -346,7 +348,7 @@ async def test_why_it_ended_is_said_in_the_words_of_the_protocol(tmp_path: Path)
         assert (await connection.editor.prompt(session, "bad")).stop_reason == "refusal"
 
 
-async def test_a_failure_is_an_error_with_its_words_and_the_next_prompt_goes_on(tmp_path: Path) -> None:
+async def test_a_failure_is_an_error_with_its_message_and_the_next_prompt_works(tmp_path: Path) -> None:
     script = [Fail(message="the API is out of order", status=400)], [Say(text="Better.")]
     async with open_editor(tmp_path, *script) as connection:
         session = await connection.new_session()
@@ -379,7 +381,7 @@ async def test_invalid_arguments_are_refused_by_name(tmp_path: Path) -> None:
         assert (await connection.agent.list_sessions()).sessions == []
 
 
-async def test_servers_that_an_editor_brings_are_asked_and_those_in_trouble_named(tmp_path: Path) -> None:
+async def test_mcp_servers_of_the_editor_are_connected_and_failures_are_named(tmp_path: Path) -> None:
     bad = McpServerStdio(name="bad", command=str(tmp_path / "nothing"), args=[], env=[])
     far = AcpMcpServer(type="acp", name="far", server_id="1")
     provider = PromptKeyedProvider({"look": [[Say(text="I see.")]]}, SystemClock())
@@ -395,7 +397,7 @@ async def test_servers_that_an_editor_brings_are_asked_and_those_in_trouble_name
         assert "MCP server good is not connected" not in thought
 
 
-async def test_what_is_long_is_cut_short(tmp_path: Path) -> None:
+async def test_long_content_is_truncated(tmp_path: Path) -> None:
     long = UseTool(tool="bash", input={"command": "seq 1 40000", "description": "count " * 400})
     async with open_editor(tmp_path, [long], [Say(text="Counted.")]) as connection:
         await connection.editor.prompt(await connection.new_session(), "count")
@@ -405,7 +407,7 @@ async def test_what_is_long_is_cut_short(tmp_path: Path) -> None:
         assert len(call["raw_input"]["description"]) <= 4_000
 
 
-async def test_an_editor_that_hangs_up_leaves_a_settled_session(tmp_path: Path) -> None:
+async def test_an_editor_that_disconnects_leaves_a_settled_session(tmp_path: Path) -> None:
     editor = Editor()
     editor.hold = asyncio.Event()
     async with open_editor(tmp_path, [READ], [EDIT], editor=editor, config=ASK) as connection:
@@ -419,7 +421,7 @@ async def test_an_editor_that_hangs_up_leaves_a_settled_session(tmp_path: Path) 
         assert (await connection.editor.prompt(session, "again")).stop_reason == "end_turn"
 
 
-async def test_what_an_editor_has_open_is_put_before_the_model(tmp_path: Path) -> None:
+async def test_open_files_of_the_editor_are_shown_to_the_model(tmp_path: Path) -> None:
     provider = PromptKeyedProvider({"look": [[Say(text="I see.")]]}, SystemClock())
     async with open_editor(tmp_path, provider=provider) as connection:
         session = await connection.new_session()

@@ -36,7 +36,7 @@ def result(editor: Editor, kind: str) -> str:
     return text
 
 
-async def test_what_is_typed_and_not_saved_is_read(tmp_path: Path) -> None:
+async def test_unsaved_text_is_read(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [READ], [Say(text="So.")], capabilities=FILES) as connection:
         path = str(connection.project / "hello.txt")
         connection.editor.buffers[path] = UNSAVED
@@ -47,7 +47,7 @@ async def test_what_is_typed_and_not_saved_is_read(tmp_path: Path) -> None:
         assert connection.editor.written == []
 
 
-async def test_an_edit_builds_on_it_and_undo_gives_it_back(tmp_path: Path) -> None:
+async def test_an_edit_builds_on_unsaved_text_and_undo_restores_it(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [READ], [EDIT], [Say(text="Done.")], capabilities=FILES) as connection:
         path = connection.project / "hello.txt"
         connection.editor.buffers[str(path)] = UNSAVED
@@ -78,7 +78,7 @@ async def test_a_patch_builds_on_unsaved_text(tmp_path: Path) -> None:
     assert path.read_text() == UNSAVED
 
 
-async def test_what_is_typed_after_it_was_read_is_not_written_over(tmp_path: Path) -> None:
+async def test_text_typed_after_the_read_is_not_overwritten(tmp_path: Path) -> None:
     for number, call in enumerate((OVER, EDIT)):
         editor = Editor()
         script = [READ], [call], [Say(text="Sorry.")]
@@ -101,7 +101,7 @@ async def test_what_is_typed_after_it_was_read_is_not_written_over(tmp_path: Pat
 ASK = {"permission": {"edit": "ask"}}
 
 
-async def test_what_the_editor_cannot_save_is_not_touched(tmp_path: Path) -> None:
+async def test_a_file_that_the_editor_cannot_save_is_not_changed(tmp_path: Path) -> None:
     editor = Editor()
     editor.read_only = True
     script = [READ], [EDIT], [Say(text="Sorry.")]
@@ -113,7 +113,7 @@ async def test_what_the_editor_cannot_save_is_not_touched(tmp_path: Path) -> Non
         assert "the editor could not save them" in result(editor, "edit")
 
 
-async def test_a_new_file_is_written_through_the_editor_and_else_on_disk(tmp_path: Path) -> None:
+async def test_a_new_file_is_written_through_the_editor_if_possible(tmp_path: Path) -> None:
     for number, cannot in enumerate((False, True)):
         editor, at = Editor(), tmp_path / str(number)
         editor.read_only = cannot
@@ -129,7 +129,7 @@ async def test_a_new_file_is_written_through_the_editor_and_else_on_disk(tmp_pat
             assert editor.written == ([] if cannot else [(session, str(path), "new\n")])
 
 
-async def test_bytes_that_are_not_text_are_left_to_the_disk(tmp_path: Path) -> None:
+async def test_files_that_are_not_text_are_edited_on_the_disk(tmp_path: Path) -> None:
     over = UseTool(tool="edit", input={"filePath": "odd.txt", "oldString": "one", "newString": "two"})
     read = UseTool(tool="read", input={"filePath": "odd.txt"})
     async with open_editor(tmp_path, [read], [over], [Say(text="Done.")], capabilities=FILES) as connection:
@@ -141,7 +141,7 @@ async def test_bytes_that_are_not_text_are_left_to_the_disk(tmp_path: Path) -> N
         assert connection.editor.written == []
 
 
-async def test_an_editor_that_offers_no_files_is_asked_for_none(tmp_path: Path) -> None:
+async def test_an_editor_without_file_support_gets_no_file_requests(tmp_path: Path) -> None:
     only = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=False, write_text_file=False))
     async with open_editor(tmp_path, [READ], [OVER], [Say(text="Done.")], capabilities=only) as connection:
         await connection.editor.prompt(await connection.new_session(), "write")

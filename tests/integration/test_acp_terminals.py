@@ -8,7 +8,7 @@ import pytest
 
 from given.editor import TERMINALS, open_editor
 from weft.provider.scripted import Say, UseTool
-from weft.testing.tool_contract import processes_in
+from weft.testing.tool_contract import list_processes
 
 
 def bash(command: str, **more: Any) -> UseTool:
@@ -24,7 +24,7 @@ async def output_of(connection: Any, session: str) -> list[str]:
     return [call["content"][-1]["content"]["text"] for call in connection.editor.calls().values()]
 
 
-async def test_a_command_runs_in_a_terminal_that_the_call_shows(
+async def test_a_command_runs_in_a_terminal_that_its_call_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
@@ -50,25 +50,25 @@ async def test_a_command_past_its_timeout_is_killed_with_its_children(tmp_path: 
     async with open_editor(tmp_path, [slow], [Say(text="Slow.")], capabilities=TERMINALS) as connection:
         session = await connection.new_session()
         await connection.editor.prompt(session, "run it")
-        assert processes_in(connection.project) == []
+        assert list_processes(connection.project) == []
         connection.editor.received.clear()
         [text] = await output_of(connection, session)
         assert text.startswith("begun\n")
         assert "exceeding timeout 500 ms" in text
 
 
-async def test_what_a_command_leaves_running_is_ended(tmp_path: Path) -> None:
+async def test_processes_left_by_a_command_are_ended(tmp_path: Path) -> None:
     leaves = bash("sleep 600 >/dev/null 2>&1 & echo left")
     async with open_editor(tmp_path, [leaves], [Say(text="Done.")], capabilities=TERMINALS) as connection:
         session = await connection.new_session()
         await connection.editor.prompt(session, "run it")
-        assert processes_in(connection.project) == []
+        assert list_processes(connection.project) == []
         connection.editor.received.clear()
         [text] = await output_of(connection, session)
         assert "1 background process(es) still running were ended" in text
 
 
-async def test_cancelling_ends_it(tmp_path: Path) -> None:
+async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [bash("echo begun; sleep 600")], capabilities=TERMINALS) as connection:
         session = await connection.new_session()
         prompting = asyncio.ensure_future(connection.editor.prompt(session, "run it"))
@@ -76,10 +76,10 @@ async def test_cancelling_ends_it(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         await connection.agent.cancel(session_id=session)
         assert (await prompting).stop_reason == "cancelled"
-        assert (processes_in(connection.project), connection.editor.released) == ([], ["term_0"])
+        assert (list_processes(connection.project), connection.editor.released) == ([], ["term_0"])
 
 
-async def test_an_editor_that_gives_no_terminal_keeps_no_command_from_running(tmp_path: Path) -> None:
+async def test_commands_run_without_a_terminal_if_the_editor_offers_none(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [bash("echo hello")], [Say(text="Done.")]) as connection:
         await connection.editor.prompt(await connection.new_session(), "run it")
         assert connection.editor.opened == []

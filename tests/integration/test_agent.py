@@ -25,7 +25,7 @@ def open_scripted(project: Path, script: object, **more: object) -> weft.Opening
     return weft.open(project, model=script, store="memory:", **more)  # type: ignore[arg-type,call-overload]
 
 
-def test_an_answer_tells_its_text_cost_steps_files_and_session(project: Path) -> None:
+def test_an_answer_has_its_text_cost_steps_files_and_session(project: Path) -> None:
     script = (
         Script("Add a line.")
         .calls("read", filePath="a.txt").uses(input=1000, output=100)
@@ -49,7 +49,7 @@ def test_an_answer_tells_its_text_cost_steps_files_and_session(project: Path) ->
     script.assert_finished()
 
 
-async def test_every_question_has_its_own_session_and_a_conversation_keeps_one(project: Path) -> None:
+async def test_every_question_has_a_new_session_and_a_conversation_keeps_one(project: Path) -> None:
     def model(conversation: ModelConversation) -> str:
         return f"{len(conversation.messages)} messages"
 
@@ -66,14 +66,14 @@ async def test_every_question_has_its_own_session_and_a_conversation_keeps_one(p
         assert len(await again.messages()) == 6
 
 
-async def test_questions_may_be_asked_at_the_same_time(project: Path) -> None:
+async def test_questions_may_be_asked_concurrently(project: Path) -> None:
     script = Script("a").says("A").asked("b").says("B").asked("c").says("C")
     async with open_scripted(project, script) as agent:
         answers = await asyncio.gather(*(agent.ask(each) for each in ("c", "a", "b")))
     assert [answer.text for answer in answers] == ["C", "A", "B"]
 
 
-async def test_a_stream_gives_the_text_as_it_grows_and_the_answer_at_the_end(project: Path) -> None:
+async def test_a_stream_yields_the_growing_text_and_the_answer_at_the_end(project: Path) -> None:
     script = Script().thinks("Hm.").says("Let me see.").calls("read", filePath="a.txt").says("It says one.")
     texts, kinds = [], []
     async with open_scripted(project, script) as agent:
@@ -212,7 +212,7 @@ def test_system_agent_and_model_reach_the_request_and_the_nearest_setting_wins(p
     assert "Be long." in other.requests[0].system[-1]
 
 
-def test_rules_allow_and_deny(project: Path) -> None:
+def test_rules_allow_and_deny_calls(project: Path) -> None:
     script = (
         Script("a").calls("write", filePath="b.txt", content="x").says("written")
         .asked("b").says("no tools for that")
@@ -264,7 +264,7 @@ def test_a_run_that_fails_raises_a_typed_error_with_the_answer_so_far(
         assert raised.value.answer.session
 
 
-def test_words_from_before_a_failure_are_not_the_answer(project: Path) -> None:
+def test_text_from_before_a_failure_is_not_the_answer(project: Path) -> None:
     script = Script().says("I will look.").calls("read", filePath="a.txt").fails("auth")
     with open_scripted(project, script) as agent:
         answer = agent.ask("x", check=False)
@@ -275,7 +275,7 @@ def test_words_from_before_a_failure_are_not_the_answer(project: Path) -> None:
             answer.value  # noqa: B018
 
 
-def test_a_loop_is_an_error_of_its_own(project: Path) -> None:
+def test_a_repetition_raises_its_own_error(project: Path) -> None:
     def model(conversation: ModelConversation) -> object:
         return [say("Again."), call("read", filePath="a.txt")]
 
@@ -283,7 +283,7 @@ def test_a_loop_is_an_error_of_its_own(project: Path) -> None:
         agent.ask("x")
 
 
-async def test_an_abort_from_elsewhere_is_an_error_of_its_own(project: Path) -> None:
+async def test_an_abort_from_elsewhere_raises_its_own_error(project: Path) -> None:
     async with open_scripted(project, Script().says("one").hangs()) as agent:
         stream = agent.stream("x")
         async for event in stream:
@@ -295,7 +295,7 @@ async def test_an_abort_from_elsewhere_is_an_error_of_its_own(project: Path) -> 
             await stream.answer()
 
 
-async def test_the_blocking_agent_works_where_a_loop_runs_as_in_a_notebook(project: Path) -> None:
+async def test_the_blocking_agent_works_inside_a_running_loop_as_in_a_notebook(project: Path) -> None:
     agent = open_scripted(project, Script("a").says("A").asked("b").says("B")).start()
     try:
         assert agent.ask("a").text == "A"

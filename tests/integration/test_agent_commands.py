@@ -23,18 +23,18 @@ def weft(*arguments: str) -> int:
     return run_command(["agent", *arguments])
 
 
-def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+def list_agents(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     assert weft("list", "--format", "json", *arguments) == 0
     return [agent["name"] for agent in json.loads(capsys.readouterr().out)]
 
 
-def test_built_in_agents_come_first_and_those_behind_the_scenes_when_asked(
+def test_built_in_agents_come_first_and_hidden_ones_are_listed_on_request(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "opencode.json").write_text('{"agent": {"aide": {"description": "Helps."}}}')
 
-    assert listed(capsys) == ["build", "plan", "general", "explore", "aide"]
-    assert listed(capsys, "--all") == [
+    assert list_agents(capsys) == ["build", "plan", "general", "explore", "aide"]
+    assert list_agents(capsys, "--all") == [
         "build",
         "plan",
         "general",
@@ -46,7 +46,7 @@ def test_built_in_agents_come_first_and_those_behind_the_scenes_when_asked(
     ]
 
 
-def test_a_table_says_what_each_is_for_and_verbose_what_it_may_do(
+def test_the_table_has_descriptions_and_verbose_adds_permissions(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "opencode.json").write_text(
@@ -61,7 +61,7 @@ def test_a_table_says_what_each_is_for_and_verbose_what_it_may_do(
     assert "  deny  bash *" in shown
 
 
-def test_an_agent_is_shown_whole_and_an_unknown_one_is_missed(
+def test_an_agent_is_shown_completely_and_an_unknown_one_is_an_error(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "opencode.json").write_text(
@@ -81,7 +81,7 @@ def test_an_agent_is_shown_whole_and_an_unknown_one_is_missed(
     assert "did you mean aide?" in capsys.readouterr().err
 
 
-def test_a_created_agent_is_there_as_it_was_asked_for(
+def test_a_created_agent_has_the_requested_properties(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     description = 'Use when: asked to "review"\nor to look'
@@ -106,7 +106,7 @@ def test_a_created_agent_is_there_as_it_was_asked_for(
     assert (shown["prompt"], shown["mode"], shown["description"]) == ("You review.", "subagent", description)
 
 
-def test_nothing_is_overwritten(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_files_are_not_overwritten(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     weft("create", "--name", "aide", "--description", "First.")
     path = Path(capsys.readouterr().out.strip())
 
@@ -130,7 +130,7 @@ def test_invalid_arguments_write_nothing(repository: Path, arguments: tuple[str,
     assert not (repository / ".opencode").exists()
 
 
-def test_a_path_says_where_and_without_a_checkout_it_is_ones_own(
+def test_an_agent_is_created_at_the_path_or_globally_without_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -128,7 +128,7 @@ BAD: list[tuple[dict[str, object], type[Exception], str, str]] = [
 
 
 @pytest.mark.parametrize(("options", "error", "message", "hint"), BAD, ids=lambda each: str(each)[:25])
-def test_a_wrong_argument_is_named_with_what_to_do(
+def test_a_wrong_argument_is_reported_with_a_hint(
     options: dict[str, Any], error: type[Exception], message: str, hint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error) as raised, weft.open(tmp_path, **{"store": "memory:", **options}):
@@ -146,7 +146,7 @@ async def read_mistake(opening: Callable[[], weft.Opening[str]], **options: Any)
     return type(raised.value), str(raised.value), getattr(raised.value, "hint", "")
 
 
-async def test_a_server_is_told_of_mistakes_with_the_same_words(tmp_path: Path) -> None:
+async def test_mistakes_over_http_have_the_same_messages(tmp_path: Path) -> None:
     def open_local(**options: Any) -> weft.Opening[str]:
         return weft.open(tmp_path, store="memory:", **options)
 
@@ -165,7 +165,7 @@ async def test_a_server_is_told_of_mistakes_with_the_same_words(tmp_path: Path) 
             assert await agent.api.list_sessions() == []
 
 
-async def test_a_closed_agent_says_so_over_http_too(tmp_path: Path) -> None:
+async def test_a_closed_agent_raises_an_error_over_http_too(tmp_path: Path) -> None:
     async with open_engine() as engine, open_server(always_open(engine)) as url:
         for opening in (open_scripted(tmp_path), weft.connect(url)):
             async with opening as agent:
@@ -181,7 +181,7 @@ async def test_a_closed_agent_says_so_over_http_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [3, None, b"x"])
-def test_what_is_opened_must_be_a_path_or_an_address(place: Any) -> None:
+def test_only_a_path_or_an_address_can_be_opened(place: Any) -> None:
     with pytest.raises(weft.InvalidInputError, match=r"directory: it is an? "):
         weft.open(place)
     with pytest.raises(weft.InvalidInputError, match=r"url: it is an? ") as raised:
@@ -189,13 +189,13 @@ def test_what_is_opened_must_be_a_path_or_an_address(place: Any) -> None:
     assert "http://127.0.0.1:4096" in raised.value.hint
 
 
-def test_a_file_is_not_a_directory_to_work_in(tmp_path: Path) -> None:
+def test_a_file_cannot_be_opened_as_a_directory(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     with pytest.raises(weft.WeftError, match="it is a file"):
         weft.open(tmp_path / "a.txt")
 
 
-def test_only_opening_takes_a_store() -> None:
+def test_a_store_can_be_passed_only_when_opening() -> None:
     with pytest.raises(TypeError, match=r"there is no argument 'store'; only weft\.open takes it"):
         weft.connect("http://127.0.0.1:1", store="memory:")  # type: ignore[call-overload]
 
@@ -225,7 +225,7 @@ QUESTIONS: list[tuple[tuple[Any, ...], dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("given", "options", "message", "hint"), QUESTIONS, ids=lambda each: str(each)[:25])
-def test_a_wrong_question_is_named_and_leaves_no_session(
+def test_an_invalid_question_is_reported_and_leaves_no_session(
     given: tuple[Any, ...], options: dict[str, Any], message: str, hint: str, tmp_path: Path
 ) -> None:
     with open_scripted(tmp_path) as agent:
@@ -246,7 +246,7 @@ def test_without_a_model_the_hint_is_for_python_and_no_session_is_left(tmp_path:
     )
 
 
-def test_a_missing_key_is_told_once(tmp_path: Path) -> None:
+def test_a_missing_key_is_reported_once(tmp_path: Path) -> None:
     opening = weft.open(tmp_path, model="anthropic/claude-sonnet-4-5", store="memory:")
     with opening as agent, pytest.raises(weft.RunFailedError) as raised:
         agent.ask("Hello.")
@@ -265,14 +265,14 @@ def test_the_hint_of_a_run_that_failed_is_shown_once(tmp_path: Path) -> None:
     assert raised.value.hint in str(raised.value)
 
 
-def test_a_budget_that_is_used_up_says_how_to_go_on_in_python(tmp_path: Path) -> None:
+def test_an_exhausted_budget_says_how_to_continue_in_python(tmp_path: Path) -> None:
     with open_scripted(tmp_path) as agent, pytest.raises(weft.BudgetExceededError) as raised:
         agent.ask("x", budget=0)
     assert "pass a larger budget" in raised.value.hint
     assert "--max-cost" not in str(raised.value)
 
 
-def test_a_value_of_the_wrong_type_says_what_to_do(tmp_path: Path) -> None:
+def test_a_value_of_the_wrong_type_has_a_hint(tmp_path: Path) -> None:
     script = Script().answers("no").answers("no").answers("no").answers("no")
     opening = weft.open(tmp_path, model=script, store="memory:")
     with opening as agent, pytest.raises(weft.InvalidAnswerError) as raised:
@@ -284,7 +284,7 @@ def count_frames(error: BaseException) -> int:
     return len(traceback.extract_tb(error.__traceback__))
 
 
-async def test_a_traceback_shows_the_callers_line_and_few_of_ours(tmp_path: Path) -> None:
+async def test_a_traceback_shows_the_line_of_the_caller_and_few_of_ours(tmp_path: Path) -> None:
     with pytest.raises(weft.ModelNotFoundError) as opening, weft.open(tmp_path, model="nope/nothing"):
         pass
     with open_scripted(tmp_path) as agent, pytest.raises(weft.NotFoundError) as blocking:
@@ -302,13 +302,13 @@ def test_a_hint_is_in_the_traceback(tmp_path: Path) -> None:
     assert raised.value.__notes__ == [f"Hint: {raised.value.hint}"]
 
 
-def test_a_rule_for_a_permission_that_looks_misspelt_is_warned_about(tmp_path: Path) -> None:
+def test_a_rule_with_a_misspelt_permission_causes_a_warning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"no permission 'bsh'; did you mean 'bash'\?") as warned:
         weft.open(tmp_path, permissions={"bsh": "deny", "bash": "deny", "deploy": "ask", "*": "allow"})
     assert [each.filename for each in warned] == [__file__]
 
 
-def test_a_blocking_call_is_warned_about_once_at_the_line_of_its_caller(tmp_path: Path) -> None:
+def test_a_blocking_call_in_a_loop_causes_one_warning_at_the_line_of_its_caller(tmp_path: Path) -> None:
     with open_scripted(tmp_path, "y") as agent, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         agent.ask("x", permissions={"bsh": "deny"})
@@ -326,7 +326,7 @@ def test_the_known_permissions_are_those_of_weft(tmp_path: Path) -> None:
     assert (named | {permission_of(tool.name) for tool in TOOLS}) - set(PERMISSIONS) <= {"*", "invalid"}
 
 
-def test_a_script_that_gives_no_value_says_what_to_write(tmp_path: Path) -> None:
+def test_a_script_without_a_value_says_what_to_write(tmp_path: Path) -> None:
     with (
         open_scripted(tmp_path) as agent,
         pytest.raises(weft.RunFailedError, match=r"write \.answers\(value\)"),
@@ -345,7 +345,7 @@ def test_a_conversation_needs_a_session_that_exists(session: Any, tmp_path: Path
 # --- closed agents, other loops, other threads ---
 
 
-def test_a_closed_agent_says_so(tmp_path: Path) -> None:
+def test_a_closed_agent_raises_an_error(tmp_path: Path) -> None:
     opening = open_scripted(tmp_path)
     with opening as agent:
         talk = agent.converse()
@@ -360,18 +360,18 @@ def test_a_closed_agent_says_so(tmp_path: Path) -> None:
         open_scripted(tmp_path).ask  # type: ignore[attr-defined]  # noqa: B018
 
 
-async def test_an_agent_of_another_loop_says_so(tmp_path: Path) -> None:
+async def test_an_agent_of_another_loop_raises_an_error(tmp_path: Path) -> None:
     async with open_scripted(tmp_path) as agent:
 
-        def elsewhere() -> None:
+        def ask_in_another_thread() -> None:
             with pytest.raises(weft.InvalidInputError, match="opened in another one") as raised:
                 asyncio.run(agent.ask("x"))
             assert "use `with weft.open(…)` and blocking calls" in raised.value.hint
 
-        await asyncio.to_thread(elsewhere)
+        await asyncio.to_thread(ask_in_another_thread)
 
 
-async def test_a_stream_that_is_not_async_says_how_to_iterate(tmp_path: Path) -> None:
+async def test_a_stream_used_without_async_says_how_to_iterate(tmp_path: Path) -> None:
     async with open_scripted(tmp_path) as agent:
         stream = agent.stream("x")
         with pytest.raises(TypeError, match="iterated over with `async for`"):
@@ -397,7 +397,7 @@ def list_loop_threads() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if each.name == "weft"}
 
 
-def test_an_agent_that_is_dropped_closes_itself(tmp_path: Path) -> None:
+def test_a_dropped_agent_closes_itself(tmp_path: Path) -> None:
     before = list_loop_threads()
     agents = [open_scripted(tmp_path).start()]
     (thread,) = list_loop_threads() - before
@@ -416,7 +416,7 @@ def test_a_conversation_keeps_its_agent_open(tmp_path: Path) -> None:
         talks.clear()
 
 
-async def test_an_agent_stays_open_if_nothing_else_is_kept(tmp_path: Path) -> None:
+async def test_an_agent_stays_open_while_only_a_conversation_is_kept(tmp_path: Path) -> None:
     agent = await open_scripted(tmp_path, "again").__aenter__()
     talk = await agent.converse()
     del agent
@@ -448,7 +448,7 @@ print(agent)
 """
 
 
-def test_a_notebook_that_closes_nothing_ends_quietly(tmp_path: Path) -> None:
+def test_a_notebook_that_closes_nothing_exits_quietly(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", NOTEBOOK],
         cwd=tmp_path,
@@ -461,10 +461,10 @@ def test_a_notebook_that_closes_nothing_ends_quietly(tmp_path: Path) -> None:
     assert done.stdout == "Hello.\nHello.\nBlockingAgent(weft.open('.'))\n"
 
 
-# --- what a prompt of Python shows ---
+# --- representations ---
 
 
-async def test_what_is_shown_fits_on_a_line(tmp_path: Path) -> None:
+async def test_representations_fit_on_a_line(tmp_path: Path) -> None:
     long = "word " * 100
     script = (
         Script()

@@ -27,7 +27,7 @@ from weft.testing.clock import HandClock
 END = [Say(text="Done.")]
 
 
-def use(tool: str, **arguments: object) -> UseTool:
+def use_tool(tool: str, **arguments: object) -> UseTool:
     return UseTool(tool=tool, input=arguments)
 
 
@@ -49,7 +49,7 @@ async def test_functions_run_in_this_process_and_the_model_reads_their_results()
         threads.append(threading.current_thread())
         return weft.ToolAnswer(output=f"{item}: 2 m", title="Measured", metadata={"metres": 2})
 
-    calls = [[use("weigh", item="tea")], [use("measure", item="silk")]]
+    calls = [[use_tool("weigh", item="tea")], [use_tool("measure", item="silk")]]
     async with (
         open_served_engine(*calls, END) as (url, engine),
         weft.connect(url, tools=[weigh, measure]) as agent,
@@ -111,7 +111,7 @@ async def test_the_model_reads_why_a_function_failed(
 ) -> None:
     name = function.__name__  # type: ignore[attr-defined]
     async with (
-        open_served_engine([use(name, **arguments)], END) as (url, _),
+        open_served_engine([use_tool(name, **arguments)], END) as (url, _),
         weft.connect(url, tools=[function]) as agent,  # type: ignore[list-item]
     ):
         answer = await agent.ask("Do it.")
@@ -128,7 +128,7 @@ async def test_a_function_receives_the_context_of_its_call() -> None:
         contexts.append(ctx)
         return "seen"
 
-    async with open_served_engine([use("look")], END) as (url, _), weft.connect(url) as agent:
+    async with open_served_engine([use_tool("look")], END) as (url, _), weft.connect(url) as agent:
         answer = await agent.ask("Look.", tools=[look])
         paths = await agent.api.workspace.get_paths()
     (seen,) = contexts
@@ -146,7 +146,7 @@ def test_blocking_calls_have_tools_too() -> None:
             with weft.connect(url, tools=[weigh]) as agent:
                 return [call.output for call in agent.ask("Weigh.").calls]
 
-        async with open_served_engine([use("weigh", item="tea")], END) as (url, _):
+        async with open_served_engine([use_tool("weigh", item="tea")], END) as (url, _):
             return await asyncio.to_thread(ask, url)
 
     assert asyncio.run(serve()) == ["tea: 3 g"]
@@ -164,7 +164,10 @@ async def test_a_slow_function_stops_neither_events_nor_other_functions() -> Non
         """End at once."""
         return "fast"
 
-    async with open_served_engine([use("slow"), use("fast")], END) as (url, _), weft.connect(url) as agent:
+    async with (
+        open_served_engine([use_tool("slow"), use_tool("fast")], END) as (url, _),
+        weft.connect(url) as agent,
+    ):
         async for event in agent.stream("Race.", tools=[slow, fast]):
             if isinstance(event, weft.CallEvent) and event.call.output == "fast":
                 fast_is_done.set()
@@ -181,7 +184,7 @@ async def test_calls_are_answered_while_nobody_reads_the_stream() -> None:
         return "3 g"
 
     async with (
-        open_served_engine([Say(text="Let me see."), use("weigh")], END) as (url, _),
+        open_served_engine([Say(text="Let me see."), use_tool("weigh")], END) as (url, _),
         weft.connect(url, tools=[weigh]) as agent,
     ):
         stream = agent.stream("Weigh.")
@@ -213,7 +216,7 @@ async def waiting_function(url: str) -> AsyncIterator[tuple[weft.Stream[str], we
 
 async def test_an_abort_ends_a_slow_function() -> None:
     async with (
-        open_served_engine([Say(text="I wait."), use("wait")], END) as (url, _),
+        open_served_engine([Say(text="I wait."), use_tool("wait")], END) as (url, _),
         waiting_function(url) as (stream, api, cancelled),
     ):
         (session,) = await api.list_status()
@@ -226,7 +229,7 @@ async def test_an_abort_ends_a_slow_function() -> None:
 
 async def test_closing_the_stream_ends_the_run_and_its_function_and_withdraws_the_tools() -> None:
     async with (
-        open_served_engine([Say(text="I wait."), use("wait")], [use("wait")], END) as (url, engine),
+        open_served_engine([Say(text="I wait."), use_tool("wait")], [use_tool("wait")], END) as (url, engine),
         waiting_function(url) as (stream, api, cancelled),
     ):
         (session,) = await api.list_status()
@@ -240,7 +243,7 @@ async def test_closing_the_stream_ends_the_run_and_its_function_and_withdraws_th
 
 async def test_closing_the_agent_ends_a_stream_that_nobody_reads() -> None:
     cancelled: asyncio.Event
-    async with open_served_engine([Say(text="I wait."), use("wait")]) as (url, engine):
+    async with open_served_engine([Say(text="I wait."), use_tool("wait")]) as (url, engine):
         async with waiting_function(url) as (_stream, _, cancelled):
             pass
         assert cancelled.is_set()
@@ -248,7 +251,7 @@ async def test_closing_the_agent_ends_a_stream_that_nobody_reads() -> None:
         assert engine.api.runtime.session_tools == {}
 
 
-async def test_a_function_is_cancelled_when_the_server_gave_the_call_up() -> None:
+async def test_a_function_is_cancelled_when_the_server_gives_up_the_call() -> None:
     started, cancelled = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
@@ -260,7 +263,7 @@ async def test_a_function_is_cancelled_when_the_server_gave_the_call_up() -> Non
             cancelled.set()
         return ""
 
-    async with open_served_engine([use("wait")]) as (url, engine), connect(url) as api:
+    async with open_served_engine([use_tool("wait")]) as (url, engine), connect(url) as api:
         session = (await api.create_session(SessionInput())).id
         async with serve_tools(api, session, (wait,), renew_seconds=0.01):
             await api.submit(session, prompt("Wait."))
@@ -269,9 +272,9 @@ async def test_a_function_is_cancelled_when_the_server_gave_the_call_up() -> Non
             await cancelled.wait()
 
 
-async def test_a_client_that_disappears_fails_the_call_and_the_run_goes_on() -> None:
+async def test_a_client_that_disappears_fails_the_call_and_the_run_continues() -> None:
     clock = HandClock()
-    async with open_served_engine([use("weigh", item="tea")], END, clock=clock) as (url, engine):
+    async with open_served_engine([use_tool("weigh", item="tea")], END, clock=clock) as (url, engine):
         events = engine.api.events()
         async with connect(url) as api:
             session = (await api.create_session(SessionInput())).id
@@ -310,7 +313,7 @@ async def test_two_clients_of_one_session_each_run_their_own_functions() -> None
         return "second"
 
     async with (
-        open_served_engine([use("weigh")], [use("measure")], END) as (url, engine),
+        open_served_engine([use_tool("weigh")], [use_tool("measure")], END) as (url, engine),
         weft.connect(url) as first,
         weft.connect(url) as second,
     ):
@@ -342,7 +345,7 @@ async def test_two_clients_with_functions_of_the_same_name_get_their_own() -> No
 
         return where
 
-    script = [use("where")], [use("where")], END, END
+    script = [use_tool("where")], [use_tool("where")], END, END
     async with open_served_engine(*script) as (url, _), weft.connect(url) as one, weft.connect(url) as two:
         answers = await asyncio.gather(
             one.ask("Where?", tools=[make("one")]),  # type: ignore[list-item]
@@ -353,7 +356,7 @@ async def test_two_clients_with_functions_of_the_same_name_get_their_own() -> No
 
 async def test_a_cut_connection_loses_no_call() -> None:
     async with (
-        open_served_engine([use("weigh")], [use("weigh")], END) as (url, _),
+        open_served_engine([use_tool("weigh")], [use_tool("weigh")], END) as (url, _),
         open_cutting_proxy(url, cuts=0) as proxy,
     ):
         times = 0
@@ -373,7 +376,7 @@ async def test_a_cut_connection_loses_no_call() -> None:
 
 async def test_a_client_that_missed_a_request_finds_it_after_it_reconnects() -> None:
     async with (
-        open_served_engine([use("weigh", item="tea")], END) as (first, engine),
+        open_served_engine([use_tool("weigh", item="tea")], END) as (first, engine),
         open_server(always_open(engine), name="second") as second,
         open_cutting_proxy(first, cuts=0) as proxy,
         connect(proxy.url) as api,
@@ -408,8 +411,8 @@ async def test_a_restarted_server_is_offered_the_functions_again() -> None:
     ):
         session = (await api.create_session(SessionInput())).id
         async with (
-            open_local([use("weigh", item="tea")], END, store=engine.store) as restarted,
-            open_server(lambda _: lend(restarted), name="restarted") as second,
+            open_local([use_tool("weigh", item="tea")], END, store=engine.store) as restarted,
+            open_server(lambda _: open_lent(restarted), name="restarted") as second,
             serve_tools(api, session, (weigh,)),
         ):
             await proxy.redirect(second)
@@ -422,7 +425,7 @@ async def test_a_restarted_server_is_offered_the_functions_again() -> None:
 
 
 @asynccontextmanager
-async def lend(api: weft.Api) -> AsyncIterator[weft.Api]:
+async def open_lent(api: weft.Api) -> AsyncIterator[weft.Api]:
     yield api
 
 
@@ -431,7 +434,7 @@ def weigh(item: str) -> str:
     return item
 
 
-async def test_opencode_has_no_tools_of_clients() -> None:
+async def test_tools_of_clients_are_refused_with_opencode() -> None:
     async with open_canned_server() as canned:
         with pytest.raises(weft.UnsupportedError, match="a tool of the client on a server with OpenCode"):
             async with weft.connect(canned.url, tools=[weigh]):
@@ -454,7 +457,7 @@ async def test_a_scripted_model_works_in_process_only() -> None:
         assert (opening.value.hint, asking.value.hint) == (hint, hint)
 
 
-async def test_a_name_that_the_server_reserves_is_an_error_of_the_question() -> None:
+async def test_a_name_reserved_by_the_server_is_an_error() -> None:
     def recall() -> str:
         """Recall."""
         return ""

@@ -51,7 +51,9 @@ async def weigh(ctx: weft.ToolCallContext) -> str:
     return "3 g"
 
 
-async def test_a_function_asks_for_a_permission_and_goes_on_when_it_is_granted(open_agent: OpenAgent) -> None:
+async def test_a_function_asks_for_a_permission_and_continues_when_it_is_granted(
+    open_agent: OpenAgent,
+) -> None:
     asked: list[tuple[str, tuple[str, ...]]] = []
 
     def permit(request: weft.PermissionRequest) -> str:
@@ -64,7 +66,7 @@ async def test_a_function_asks_for_a_permission_and_goes_on_when_it_is_granted(o
     assert asked == [("scales", ("kitchen",))]
 
 
-async def test_a_permission_that_nobody_gives_ends_the_run(open_agent: OpenAgent) -> None:
+async def test_a_permission_that_nobody_grants_ends_the_run(open_agent: OpenAgent) -> None:
     async with open_agent(weigh) as agent:
         with pytest.raises(
             weft.RunRefusedError, match="it asked for scales kitchen: pass permissions="
@@ -74,7 +76,7 @@ async def test_a_permission_that_nobody_gives_ends_the_run(open_agent: OpenAgent
     assert made.error == "The user rejected permission to use this specific tool call."
 
 
-async def test_a_function_may_do_something_else_if_it_is_refused(open_agent: OpenAgent) -> None:
+async def test_a_function_may_continue_differently_if_it_is_refused(open_agent: OpenAgent) -> None:
     async def guess(ctx: weft.ToolCallContext) -> str:
         """Weigh something, or guess."""
         try:
@@ -88,7 +90,7 @@ async def test_a_function_may_do_something_else_if_it_is_refused(open_agent: Ope
     assert [call.output for call in answer.calls] == ["DeniedError"]
 
 
-async def test_a_permission_without_patterns_is_asked_for_as_a_whole(open_agent: OpenAgent) -> None:
+async def test_a_permission_without_patterns_is_requested_as_a_whole(open_agent: OpenAgent) -> None:
     async def use_all(ctx: weft.ToolCallContext) -> str:
         """Use all scales."""
         await ctx.ask("scales")
@@ -144,7 +146,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("function", "message"), FAULTS, ids=[each[0].__name__ for each in FAULTS])
-async def test_a_wrong_use_of_the_context_fails_the_call(
+async def test_wrong_use_of_the_context_fails_the_call(
     function: Callable[..., object], message: str, open_agent: OpenAgent
 ) -> None:
     async with open_agent(function) as agent:

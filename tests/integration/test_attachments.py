@@ -30,8 +30,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def attached(project: Path, *parts: AnyPartInput, **more: Any) -> MessageWithParts:
-    """Return the stored prompt. It was answered, whatever its attachments."""
+async def send_attachments(project: Path, *parts: AnyPartInput, **more: Any) -> MessageWithParts:
+    """Send a prompt with attachments, check that it is answered, and return it as it is stored."""
     place = replace(PLACE, directory=str(project), worktree=str(project))
     async with open_engine(
         [Say(text="ok")], place=place, tools=(READ, LIST), agents=(GENERAL,), **more
@@ -57,8 +57,8 @@ def file(path: Path, query: str = "", mime: str = "text/plain") -> FileInput:
     return FileInput(mime=mime, filename=path.name, url=f"{path.as_uri()}{query}")
 
 
-async def test_a_text_file_is_read_and_shown_beside_itself(project: Path) -> None:
-    asked = await attached(project, file(project / "loom.txt"))
+async def test_an_attached_text_file_is_read_and_its_content_added(project: Path) -> None:
+    asked = await send_attachments(project, file(project / "loom.txt"))
     called, shown = texts(asked)
     assert called == f'Called the Read tool with the following input: {{"filePath":"{project}/loom.txt"}}'
     assert "line 1" in shown
@@ -66,35 +66,37 @@ async def test_a_text_file_is_read_and_shown_beside_itself(project: Path) -> Non
     assert [part.filename for part in files(asked)] == ["loom.txt"]
 
 
-async def test_lines_of_a_file_are_shown_alone(project: Path) -> None:
-    called, shown = texts(await attached(project, file(project / "loom.txt", "?start=2&end=3")))
+async def test_only_the_named_lines_of_a_file_are_added(project: Path) -> None:
+    called, shown = texts(await send_attachments(project, file(project / "loom.txt", "?start=2&end=3")))
     assert called.endswith(f'{{"filePath":"{project}/loom.txt","offset":1,"limit":2}}')
     assert [number for number in range(1, 6) if f"line {number}" in shown] == [2, 3]
 
 
-async def test_a_directory_is_listed(project: Path) -> None:
-    asked = await attached(project, file(project / "shed"))
+async def test_an_attached_directory_is_listed(project: Path) -> None:
+    asked = await send_attachments(project, file(project / "shed"))
     called, shown = texts(asked)
     assert called == f'Called the list tool with the following input: {{"path":"{project}/shed"}}'
     assert "shuttle.txt" in shown
     assert [part.mime for part in files(asked)] == ["application/x-directory"]
 
 
-async def test_a_picture_is_carried_whole_also_if_it_is_said_to_be_text(project: Path) -> None:
+async def test_an_image_is_embedded_even_if_declared_as_text(project: Path) -> None:
     for mime in ("image/png", "text/plain"):
-        [part] = files(await attached(project, file(project / "loom.png", mime=mime)))
+        [part] = files(await send_attachments(project, file(project / "loom.png", mime=mime)))
         assert (part.mime, part.url) == (
             "image/png",
             f"data:image/png;base64,{base64.b64encode(PNG).decode()}",
         )
 
 
-async def test_a_name_with_a_space_is_found(project: Path) -> None:
-    assert "spaced" in texts(await attached(project, file(project / "a name.txt")))[1]
+async def test_a_file_name_with_a_space_is_found(project: Path) -> None:
+    assert "spaced" in texts(await send_attachments(project, file(project / "a name.txt")))[1]
 
 
-async def test_what_is_not_there_is_a_part_that_says_so_and_the_prompt_is_answered(project: Path) -> None:
-    asked = await attached(project, file(project / "gone.txt"), file(project / "gone.png", mime="image/png"))
+async def test_a_missing_attachment_becomes_an_error_text_and_the_prompt_is_answered(project: Path) -> None:
+    asked = await send_attachments(
+        project, file(project / "gone.txt"), file(project / "gone.png", mime="image/png")
+    )
     text, picture = texts(asked)
     for said, name in ((text, "gone.txt"), (picture, "gone.png")):
         assert said.startswith(f"Read tool failed to read {project}/{name} with the following error: ")
@@ -109,18 +111,18 @@ async def test_what_is_not_there_is_a_part_that_says_so_and_the_prompt_is_answer
         ("data:text/plain;base64,!", "[unreadable data: 1 characters that are not base64]"),
     ],
 )
-async def test_text_in_an_address_is_decoded_behind_its_comma(url: str, text: str, project: Path) -> None:
-    asked = await attached(project, FileInput(mime="text/plain", filename="note.txt", url=url))
+async def test_text_in_a_data_url_is_decoded(url: str, text: str, project: Path) -> None:
+    asked = await send_attachments(project, FileInput(mime="text/plain", filename="note.txt", url=url))
     assert texts(asked) == [
         'Called the Read tool with the following input: {"filePath":"note.txt"}',
         text,
     ]
 
 
-async def test_an_agent_that_is_mentioned_is_pointed_out_and_more_so_if_it_is_denied(project: Path) -> None:
+async def test_a_mentioned_agent_is_named_to_the_model_even_if_it_is_denied(project: Path) -> None:
     denied = (*ALLOW, Rule(permission="task", pattern="general", action="deny"))
     words = " Use the above message and context to generate a prompt and call the task tool with subagent: general"
     for rules, end in ((ALLOW, ""), (denied, " . Invoked by user; guaranteed to exist.")):
-        asked = await attached(project, AgentInput(name="general"), rules=rules)
+        asked = await send_attachments(project, AgentInput(name="general"), rules=rules)
         assert [part.name for part in asked.parts if isinstance(part, AgentPart)] == ["general"]
         assert texts(asked) == [words + end]

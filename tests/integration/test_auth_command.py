@@ -34,15 +34,15 @@ def weft(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return run
 
 
-def stored(path: Path) -> object:
+def read_logins(path: Path) -> object:
     return json.loads(path.read_bytes())
 
 
-def test_a_key_piped_in_is_stored_for_the_owner_alone(weft: Run, auth_file: Path) -> None:
+def test_a_piped_key_is_stored_readable_by_the_owner_only(weft: Run, auth_file: Path) -> None:
     code, out, err = weft("auth", "login", "anthropic", "--key-stdin", piped=f"{KEY}\n")
     assert (code, out) == (0, "")
     assert KEY not in err
-    assert stored(auth_file) == {"anthropic": {"type": "api", "key": KEY}}
+    assert read_logins(auth_file) == {"anthropic": {"type": "api", "key": KEY}}
     assert stat.S_IMODE(auth_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(auth_file.parent.stat().st_mode) == 0o700
 
@@ -68,26 +68,28 @@ def test_without_a_terminal_the_key_must_be_piped(weft: Run, auth_file: Path) ->
     assert "--key-stdin" in err
 
 
-def test_a_provider_that_does_not_exist_gets_no_key(weft: Run, auth_file: Path) -> None:
+def test_an_unknown_provider_gets_no_key(weft: Run, auth_file: Path) -> None:
     code, _, err = weft("auth", "login", "antropic", "--key-stdin", piped=KEY)
     assert code == 2
     assert "did you mean anthropic?" in err
     assert not auth_file.exists()
 
 
-def test_a_configured_provider_gets_one(weft: Run, auth_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_provider_can_get_a_key(
+    weft: Run, auth_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = {"provider": {"shed": {"options": {"baseURL": "http://shed.test"}}}}
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
     assert weft("auth", "login", "shed", "--key-stdin", piped=KEY)[0] == 0
-    assert stored(auth_file) == {"shed": {"type": "api", "key": KEY}}
+    assert read_logins(auth_file) == {"shed": {"type": "api", "key": KEY}}
 
 
-def test_no_provider_and_no_terminal_is_an_error(weft: Run) -> None:
+def test_without_a_provider_and_a_terminal_there_is_an_error(weft: Run) -> None:
     assert weft("auth", "login", "--key-stdin", piped=KEY)[0] == 2
     assert weft("auth", "login", "https://corp.test", "--key-stdin", piped=KEY)[0] == 2
 
 
-def test_keys_are_listed_with_where_they_come_from_and_never_shown(
+def test_keys_are_listed_with_their_source_and_never_shown(
     weft: Run, auth_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auth_file.parent.mkdir(parents=True)
@@ -126,17 +128,17 @@ def test_an_empty_list_of_keys_says_how_to_add_one(weft: Run) -> None:
     assert "weft auth login" in err
 
 
-def test_a_key_is_forgotten(weft: Run, auth_file: Path) -> None:
+def test_a_key_is_removed(weft: Run, auth_file: Path) -> None:
     weft("auth", "login", "anthropic", "--key-stdin", piped=KEY)
     weft("auth", "login", "openai", "--key-stdin", piped=KEY)
     assert weft("auth", "logout", "anthropic")[0] == 0
-    assert stored(auth_file) == {"openai": {"type": "api", "key": KEY}}
+    assert read_logins(auth_file) == {"openai": {"type": "api", "key": KEY}}
     code, _, err = weft("auth", "logout", "anthropic")
     assert code == 2
     assert "keys are stored for openai" in err
 
 
-def test_a_broken_file_is_told_without_its_contents(weft: Run, auth_file: Path) -> None:
+def test_a_broken_file_is_reported_without_its_contents(weft: Run, auth_file: Path) -> None:
     auth_file.parent.mkdir(parents=True)
     auth_file.write_text('{"openai": "' + KEY)
     code, out, err = weft("auth", "list")
@@ -154,7 +156,7 @@ sys.exit(main())
 """
 
 
-def test_at_a_terminal_the_key_is_asked_for_and_not_echoed(auth_file: Path) -> None:
+def test_at_a_terminal_the_key_is_read_without_echo(auth_file: Path) -> None:
     screen, line = pty.openpty()
     command = [sys.executable, "-c", AT_TERMINAL, "auth", "login", "anthropic"]
     with subprocess.Popen(command, stdin=line, stdout=line, stderr=line, start_new_session=True) as child:
@@ -164,7 +166,7 @@ def test_at_a_terminal_the_key_is_asked_for_and_not_echoed(auth_file: Path) -> N
         said += read_until(screen, None)
     os.close(screen)
     assert (child.returncode, KEY.encode() in said) == (0, False)
-    assert stored(auth_file) == {"anthropic": {"type": "api", "key": KEY}}
+    assert read_logins(auth_file) == {"anthropic": {"type": "api", "key": KEY}}
 
 
 def read_until(screen: int, words: bytes | None) -> bytes:

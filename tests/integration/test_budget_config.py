@@ -17,14 +17,14 @@ from weft.model.project import Place, Project, ProjectTime
 from weft.model.spending import Budget, Budgets
 
 
-def said(budget: dict[str, Any]) -> str:
+def to_config(budget: dict[str, Any]) -> str:
     return json.dumps({"experimental": {"weft": {"budget": budget}}})
 
 
-def own(budget: dict[str, Any]) -> None:
+def write_user_config(budget: dict[str, Any]) -> None:
     path = Path(os.environ["XDG_CONFIG_HOME"], "opencode", "opencode.json")
     path.parent.mkdir(parents=True)
-    path.write_text(said(budget))
+    path.write_text(to_config(budget))
 
 
 def budgets(directory: Path, **env: str) -> Budgets:
@@ -37,7 +37,7 @@ def budgets(directory: Path, **env: str) -> Budgets:
 
 def test_every_limit_of_every_budget_is_read_exactly(tmp_path: Path) -> None:
     limits = {"cost": "2.50", "tokens": 2_000_000, "steps": 200, "seconds": 3600}
-    own({"session": limits, "tree": {"cost": 10.1}, "day": {"steps": 1}})
+    write_user_config({"session": limits, "tree": {"cost": 10.1}, "day": {"steps": 1}})
 
     assert budgets(tmp_path) == Budgets(
         session=Budget(cost=Decimal("2.50"), tokens=2_000_000, steps=200, seconds=3600),
@@ -46,13 +46,13 @@ def test_every_limit_of_every_budget_is_read_exactly(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_configured_is_no_limit(tmp_path: Path) -> None:
+def test_there_is_no_limit_without_configuration(tmp_path: Path) -> None:
     assert budgets(tmp_path) == Budgets()
 
 
-def test_a_project_may_lower_a_limit_and_raises_one_only_when_it_is_trusted(tmp_path: Path) -> None:
-    own({"session": {"cost": "5", "steps": 10}})
-    (tmp_path / "opencode.json").write_text(said({"session": {"cost": "500", "steps": 3, "tokens": 7}}))
+def test_a_project_may_lower_a_limit_and_raise_one_only_if_trusted(tmp_path: Path) -> None:
+    write_user_config({"session": {"cost": "5", "steps": 10}})
+    (tmp_path / "opencode.json").write_text(to_config({"session": {"cost": "500", "steps": 3, "tokens": 7}}))
 
     assert budgets(tmp_path).session == Budget(cost=Decimal(5), steps=3, tokens=7)
     assert budgets(tmp_path, WEFT_TRUST="1").session == Budget(cost=Decimal(500), steps=3, tokens=7)
@@ -69,7 +69,7 @@ def test_a_project_may_lower_a_limit_and_raises_one_only_when_it_is_trusted(tmp_
     ],
 )
 def test_an_invalid_limit_is_refused_by_name(tmp_path: Path, budget: dict[str, Any], message: str) -> None:
-    own(budget)
+    write_user_config(budget)
     with pytest.raises(ConfigError) as refused:
         budgets(tmp_path)
     assert f"experimental.weft.budget.{message}" in str(refused.value)

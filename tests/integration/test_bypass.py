@@ -23,7 +23,7 @@ def judge_group(tree: ShellTree, command: str, group: Group) -> tuple[str, bool]
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_every_attempt_comes_to_its_verdict(tree: ShellTree, name: str) -> None:
+def test_every_attempt_has_the_expected_verdict(tree: ShellTree, name: str) -> None:
     group = GROUPS[name]
     expected = dict.fromkeys(group.commands, (group.verdict, True))
     assert {command: judge_group(tree, command, group) for command in group.commands} == expected
@@ -43,11 +43,11 @@ def test_the_corpus_has_enough_commands() -> None:
     assert len(harmless) >= 60
 
 
-def test_the_page_tells_of_all_of_them() -> None:
+def test_the_page_lists_every_attempt() -> None:
     assert PAGE.read_text() == to_page(), "write it anew: PYTHONPATH=tests python tests/given/bypass_page.py"
 
 
-def test_what_a_person_allows_wins(tmp_path: Path) -> None:
+def test_a_rule_of_the_person_wins(tmp_path: Path) -> None:
     tree = make_shell_tree(tmp_path)
     assert tree.explain("echo x > .git/hooks/pre-commit").verdict == "ask"
     assert tree.explain("echo x > .git/hooks/pre-commit", "own-hooks").verdict == "allow"

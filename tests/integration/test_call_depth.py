@@ -18,7 +18,7 @@ from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.http_client import HttpClient
-from weft.provider.http_connection import ConnectionBrokenError, HttpConnection
+from weft.provider.http_connection import ConnectionBrokenError, HttpConnection, Pulse
 
 TO_PROVIDER = 12
 TO_SOCKET = 14
@@ -27,9 +27,9 @@ SOURCE = str(Path(weft.__file__).parent)
 
 def list_frames() -> list[str]:
     """Name our frames, from the caller of `Api.prompt` down to the one that runs now."""
-    chains = [name_ours(list_waiting(task)) for task in asyncio.all_tasks()]
+    chains = [list_own_frames(list_waiting(task)) for task in asyncio.all_tasks()]
     walk = [chain for chain in chains if any(name.endswith((".prompt", ":take_step")) for name in chain)]
-    return [name for chain in walk for name in chain] + name_ours(list_running())[::-1]
+    return [name for chain in walk for name in chain] + list_own_frames(list_running())[::-1]
 
 
 def list_waiting(task: asyncio.Task[object]) -> Iterator[FrameType]:
@@ -50,7 +50,7 @@ def list_running() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def name_ours(frames: Iterator[FrameType]) -> list[str]:
+def list_own_frames(frames: Iterator[FrameType]) -> list[str]:
     codes = (frame.f_code for frame in frames if frame.f_code.co_filename.startswith(SOURCE))
     return [f"{code.co_filename.removeprefix(SOURCE)}:{code.co_qualname}" for code in codes]
 
@@ -73,7 +73,7 @@ class WatchingConnection(HttpConnection):
     """A connection that records our frames when a request is sent, and breaks off."""
 
     def __init__(self, frames: list[str]) -> None:
-        super().__init__()
+        super().__init__(Pulse())
         self._frames = frames
 
     async def send(self, *_: object, **__: object) -> None:

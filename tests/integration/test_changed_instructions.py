@@ -43,7 +43,9 @@ async def send_with_changing_files(name: str, repository: Repository) -> list[by
 
 
 @pytest.mark.parametrize("name", WIRES)
-async def test_what_changed_is_told_at_the_end_and_the_beginning_stays(name: str, tmp_path: Path) -> None:
+async def test_changed_instructions_are_noted_at_the_end_and_the_prefix_stays(
+    name: str, tmp_path: Path
+) -> None:
     sent = await send_with_changing_files(name, Repository(tmp_path))
 
     assert [change for pair in pairwise(sent) if (change := find_prefix_change(*pair)) is not None] == []

@@ -15,8 +15,8 @@ from given.provider_wires import WIRES, RequestChecker, capture_request
 from given.simulated_time import simulate
 from weft.testing.fake_server import ReceivedRequest
 
-# Two thousand turns; a soak takes as many seeds as it is given (`WEFT_SOAK_SEEDS=1000`).
-SEEDS = int(os.environ.get("WEFT_SOAK_SEEDS", "20"))
+# A thousand turns; a soak takes as many seeds as it is given (`WEFT_SOAK_SEEDS=1000`).
+SEEDS = int(os.environ.get("WEFT_SOAK_SEEDS", "10"))
 TURNS = 100
 
 
@@ -25,17 +25,17 @@ async def capture_requests() -> dict[str, ReceivedRequest]:
 
 
 @pytest.fixture(scope="module")
-def captured() -> dict[str, ReceivedRequest]:
+def captured_requests() -> dict[str, ReceivedRequest]:
     return asyncio.run(capture_requests())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_a_model_does_every_run_ends_and_leaves_a_valid_history(
-    seed: int, captured: dict[str, ReceivedRequest]
+def test_every_run_ends_with_a_valid_history_whatever_the_model_does(
+    seed: int, captured_requests: dict[str, ReceivedRequest]
 ) -> None:
     readers = RequestCheckers(
-        {name: RequestChecker(wire, wire.dialect(), captured[name]) for name, wire in WIRES.items()}
+        {name: RequestChecker(wire, wire.dialect(), captured_requests[name]) for name, wire in WIRES.items()}
     )
     world = World(seed, readers)
     simulate(world.run(TURNS))

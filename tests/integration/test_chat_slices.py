@@ -40,7 +40,7 @@ class RecordingScreen:
         pass
 
 
-async def test_much_at_once_is_shown_in_slices_between_which_keys_have_their_turn(tmp_path: Path) -> None:
+async def test_a_large_output_is_shown_in_slices_between_key_presses(tmp_path: Path) -> None:
     async def to_parts(text: str, _: str | None) -> tuple[TextInput, ...]:
         return (TextInput(text=text),)
 

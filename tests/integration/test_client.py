@@ -49,18 +49,18 @@ ASK = (Rule(permission="echo", pattern="*", action="ask"),)
 
 
 @asynccontextmanager
-async def in_process(*script: list[object]) -> AsyncIterator[Api]:
+async def open_in_process(*script: list[object]) -> AsyncIterator[Api]:
     async with open_engine(*script, clock=SystemClock()) as engine:  # type: ignore[arg-type]
         yield engine.api
 
 
 @asynccontextmanager
-async def over_http(*script: list[object]) -> AsyncIterator[Api]:
+async def open_over_http(*script: list[object]) -> AsyncIterator[Api]:
     async with open_served_engine(*script) as served:  # type: ignore[arg-type]
         yield served.api
 
 
-KEEPERS = pytest.mark.parametrize("keeper", [in_process, over_http])
+KEEPERS = pytest.mark.parametrize("keeper", [open_in_process, open_over_http])
 
 
 def make_agent(api: Api) -> Agent[str]:
@@ -68,7 +68,7 @@ def make_agent(api: Api) -> Agent[str]:
 
 
 @KEEPERS
-async def test_a_prompt_gives_events_until_the_session_rests_and_then_the_answer(keeper: object) -> None:
+async def test_a_prompt_yields_events_until_the_session_is_idle_and_then_the_answer(keeper: object) -> None:
     async with keeper(ANSWER) as api:  # type: ignore[operator]
         session = await api.create_session(SessionInput())
         run, heard = PromptRun(api, session.id, text_prompt("hello")), Transcript()
@@ -96,7 +96,7 @@ async def test_a_conversation_is_continued_in_its_session(keeper: object) -> Non
 
 
 @KEEPERS
-async def test_an_answer_comes_piece_by_piece_from_its_first_word_on_without_thoughts(keeper: object) -> None:
+async def test_an_answer_is_streamed_from_its_first_character_without_reasoning(keeper: object) -> None:
     step = [
         Think(text="Let me see."),
         Say(text="I look first."),
@@ -130,7 +130,7 @@ async def test_cancelling_the_caller_aborts_the_run(keeper: object) -> None:
 
 
 @KEEPERS
-async def test_cancelled_before_it_has_begun_it_does_not_begin(keeper: object) -> None:
+async def test_a_prompt_cancelled_before_it_began_does_not_begin(keeper: object) -> None:
     async with keeper([Wait(seconds=600)]) as api:  # type: ignore[operator]
         talk = await make_agent(api).converse()
         asking = asyncio.ensure_future(talk.ask("hello"))
@@ -142,7 +142,7 @@ async def test_cancelled_before_it_has_begun_it_does_not_begin(keeper: object) -
 
 
 @KEEPERS
-async def test_a_prompt_that_is_closed_before_it_arrives_leaves_no_run(keeper: object) -> None:
+async def test_a_prompt_closed_before_it_arrives_leaves_no_run(keeper: object) -> None:
     async with keeper([Wait(seconds=600)]) as api:  # type: ignore[operator]
         session = await api.create_session(SessionInput())
         await PromptRun(api, session.id, text_prompt("hello")).close()
@@ -150,7 +150,7 @@ async def test_a_prompt_that_is_closed_before_it_arrives_leaves_no_run(keeper: o
 
 
 @KEEPERS
-async def test_what_fails_is_raised_by_ask_and_stands_in_the_session(keeper: object) -> None:
+async def test_a_failure_is_raised_by_ask_and_stored_in_the_session(keeper: object) -> None:
     async with keeper([Fail(message="no more")]) as api:  # type: ignore[operator]
         agent = make_agent(api)
         talk = await agent.converse()
@@ -164,14 +164,14 @@ async def test_what_fails_is_raised_by_ask_and_stands_in_the_session(keeper: obj
             await agent.converse(SessionID("ses_00000000000000000000000000"))
 
 
-async def test_a_program_answers_what_an_agent_asks() -> None:
+async def test_a_program_answers_requests_of_an_agent() -> None:
     asked: list[PermissionRequest] = []
 
     def permit(request: PermissionRequest) -> Reply:
         asked.append(request)
         return "once"
 
-    async def think_it_over(request: PermissionRequest) -> Reply:
+    async def permit_asynchronously(request: PermissionRequest) -> Reply:
         return permit(request)
 
     def refuse(request: PermissionRequest) -> Reply:
@@ -182,7 +182,7 @@ async def test_a_program_answers_what_an_agent_asks() -> None:
     script = use, [Say(text="Done.")]
     async with open_served_engine(*script, *script, use, use, rules=ASK, permissions=ANSWERED) as served:
         agent = make_agent(served.api)
-        for each in (permit, think_it_over):
+        for each in (permit, permit_asynchronously):
             assert (await agent.ask("go", permissions=each)).text == "Done."
         with pytest.raises(weft.RunRefusedError):
             await agent.ask("go", permissions=refuse)
@@ -223,7 +223,7 @@ async def test_a_client_reconnects_to_a_restarted_server_and_misses_nothing() ->
         assert [line.rpartition(" ")[2] for line in notices[:2]] == ["again", "back"]
 
 
-async def test_a_gap_in_a_run_is_told_once() -> None:
+async def test_a_gap_in_a_run_is_reported_once() -> None:
     async with (
         open_engine([Say(text="Wait"), Wait(seconds=600)], clock=SystemClock()) as engine,
         open_server(always_open(engine), name="one") as one,
@@ -249,7 +249,7 @@ async def test_a_gap_in_a_run_is_told_once() -> None:
         assert gaps == [RESYNC]
 
 
-async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> None:
+async def test_a_client_gives_up_on_a_server_that_stays_away() -> None:
     async with open_served_engine(
         [Wait(seconds=600)], options=ConnectionOptions(patience=0.2, health_interval=0.05)
     ) as served:
@@ -264,21 +264,30 @@ async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> No
         await served.engine.api.abort(session.id)
 
 
-async def test_a_server_that_says_nothing_any_more_is_left(canned: CannedServer) -> None:
-    canned.answers["/global/health"]["weft"] = True
-    async with open_remote(canned.url, ConnectionOptions(patience=0.1, health_interval=0.05), env={}) as api:
-        canned.silent = True  # it takes requests, and no more
+async def test_an_address_without_a_server_is_named_with_what_to_do() -> None:
+    with pytest.raises(UnreachableError, match="nothing answers there") as refused:
+        async with open_remote("http://127.0.0.1:9", env={}):
+            pass
+    assert refused.value.hint == "is it running? weft serve starts one and prints its address"
+
+
+async def test_a_client_leaves_a_server_that_stays_silent(canned_server: CannedServer) -> None:
+    canned_server.answers["/global/health"]["weft"] = True
+    async with open_remote(
+        canned_server.url, ConnectionOptions(patience=2, health_interval=0.05), env={}
+    ) as api:
+        canned_server.silent = True  # it takes requests, and no more
         with pytest.raises(UnreachableError):
             await api.prompt(SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn"), text_prompt("hello"))
 
 
 @pytest.fixture
-async def canned() -> AsyncIterator[CannedServer]:
+async def canned_server() -> AsyncIterator[CannedServer]:
     async with open_canned_server() as canned:
         yield canned
 
 
-async def test_what_a_later_version_says_is_put_up_with(canned: CannedServer) -> None:
+async def test_events_of_later_versions_are_tolerated(canned_server: CannedServer) -> None:
     session = "ses_1e10b972bffeAbCdEfGhIjKlMn"
     part = {"id": "prt_1e10b972b001AbCdEfGhIjKlMn", "sessionID": session, "type": "text", "text": "ab"}
     part["messageID"] = "msg_1e10b972b001AbCdEfGhIjKlMn"
@@ -289,7 +298,7 @@ async def test_what_a_later_version_says_is_put_up_with(canned: CannedServer) ->
         "time": {"created": 1, "x": 2},
     }
     grew = {key: part[key] for key in ("sessionID", "messageID")} | {"partID": part["id"], "field": "text"}
-    canned.stream = [
+    canned_server.stream = [
         {"type": "server.connected", "properties": {}},
         {"type": "moon.rose", "properties": {"phase": 3}, "id": "evt_1"},
         {"type": "message.updated", "properties": {"info": info | {"mood": "good"}, "sessionID": session}},
@@ -297,8 +306,12 @@ async def test_what_a_later_version_says_is_put_up_with(canned: CannedServer) ->
         {"type": "message.part.delta", "properties": grew | {"delta": "cd"}},
         {"type": "session.status", "properties": {"sessionID": session, "status": {"type": "dreaming"}}},
     ]
-    canned.answers[f"/session/{session}"] = {"id": session, "time": {"created": 1, "updated": 2}, "new": [1]}
-    async with open_remote(canned.url, ConnectionOptions(patience=5), env={}) as api:
+    canned_server.answers[f"/session/{session}"] = {
+        "id": session,
+        "time": {"created": 1, "updated": 2},
+        "new": [1],
+    }
+    async with open_remote(canned_server.url, ConnectionOptions(patience=5), env={}) as api:
         assert (await api.get_session(SessionID(session))).extra_ == {"new": [1]}
         listening, heard = api.events(), Transcript()
         collected = [(await anext(listening)).event for _ in range(5)]
@@ -309,16 +322,16 @@ async def test_what_a_later_version_says_is_put_up_with(canned: CannedServer) ->
         assert [each.text for each in message.parts if isinstance(each, TextPart)] == ["abcd"]
 
 
-async def test_what_only_weft_does_is_not_asked_of_others(canned: CannedServer) -> None:
-    async with open_remote(canned.url, ConnectionOptions(patience=5), env={}) as api:
-        before = len(canned.asked)
+async def test_operations_of_weft_are_not_requested_from_other_servers(canned_server: CannedServer) -> None:
+    async with open_remote(canned_server.url, ConnectionOptions(patience=5), env={}) as api:
+        before = len(canned_server.asked)
         for asked in (api.search("words"), api.list_trash(), api.list_grants(), api.get_figures()):
             with pytest.raises(UnsupportedError, match=r"OpenCode 1\.1\.34"):
                 await asked
-        assert len(canned.asked) == before
+        assert len(canned_server.asked) == before
 
 
-async def test_the_password_is_found_in_the_address_in_the_environment_or_where_serve_keeps_it(
+async def test_the_password_comes_from_the_address_the_environment_or_the_file_of_serve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -343,7 +356,7 @@ async def test_the_password_is_found_in_the_address_in_the_environment_or_where_
             assert await api.list_sessions() == []
 
 
-async def test_a_terminal_is_looked_at_and_typed_into(tmp_path: Path) -> None:
+async def test_a_terminal_is_read_and_typed_into(tmp_path: Path) -> None:
     async with open_served_engine() as served:
         terminals = served.api.terminals
         pty = await terminals.create_pty(PtyInput(command="/bin/cat", args=(), cwd=str(tmp_path)))
@@ -358,7 +371,7 @@ async def test_a_terminal_is_looked_at_and_typed_into(tmp_path: Path) -> None:
         await terminals.remove_pty(pty.id)
 
 
-async def test_a_run_joined_by_two_is_heard_by_both() -> None:
+async def test_two_clients_that_join_a_run_both_receive_its_events() -> None:
     async with open_served_engine(ANSWER, ANSWER) as served, open_remote(served.url, env={}) as other:
         session = await served.api.create_session(SessionInput())
         mine, theirs = served.api.events(), other.events()
@@ -393,7 +406,7 @@ def test_blocking_calls_do_the_same(tmp_path: Path) -> None:
         talk.ask("four")
 
 
-def test_events_that_are_being_read_end_with_the_agent(tmp_path: Path) -> None:
+def test_event_streams_end_when_the_agent_is_closed(tmp_path: Path) -> None:
     with weft.open(tmp_path, store="memory:") as agent:
         closed, read = agent.iterate(agent.api.events), agent.iterate(agent.api.events)
         agent.wait(agent.api.create_session(SessionInput()))

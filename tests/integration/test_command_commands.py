@@ -25,14 +25,16 @@ def weft(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     return run
 
 
-def own(name: str, text: str) -> None:
+def write_user_command(name: str, text: str) -> None:
     path = Path.home() / "config" / "opencode" / "command" / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
 def test_commands_are_listed_and_shown(weft: Any) -> None:
-    own("git/tidy", "---\ndescription: tidy up\nmodel: a/b\nsubtask: true\n---\nTidy $1, then $ARGUMENTS.")
+    write_user_command(
+        "git/tidy", "---\ndescription: tidy up\nmodel: a/b\nsubtask: true\n---\nTidy $1, then $ARGUMENTS."
+    )
     code, out, err = weft("command", "list")
     assert (code, err) == (0, "")
     assert [line.split() for line in out.splitlines()] == [
@@ -57,7 +59,7 @@ def test_commands_are_listed_and_shown(weft: Any) -> None:
     assert (code, "did you mean review?" in err) == (2, True)
 
 
-def test_servers_that_were_not_asked_for_their_prompts_are_named(weft: Any) -> None:
+def test_servers_whose_prompts_were_not_listed_are_named(weft: Any) -> None:
     path = Path.home() / "config" / "opencode" / "opencode.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     notes, off = {"type": "local", "command": ["x"]}, {"type": "local", "command": ["y"], "enabled": False}
@@ -73,7 +75,7 @@ def test_servers_that_were_not_asked_for_their_prompts_are_named(weft: Any) -> N
     assert said in weft("command", "show", "notes:tidy")[2]
 
 
-def test_a_command_of_a_project_that_is_not_trusted_is_not_there_and_that_is_said(
+def test_commands_of_an_untrusted_project_are_missing_with_a_notice(
     weft: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".opencode" / "command").mkdir(parents=True)
@@ -92,8 +94,8 @@ def prompts(weft: Any) -> list[str]:
     return [part["text"] for each in asked for part in each["parts"] if part["type"] == "text"]
 
 
-def test_a_command_is_run_with_what_stands_behind_it(weft: Any) -> None:
-    own("fix", "Fix $1; mind $2. !`echo from the shell`")
+def test_a_command_runs_with_its_arguments(weft: Any) -> None:
+    write_user_command("fix", "Fix $1; mind $2. !`echo from the shell`")
     code, _, err = weft("run", "-m", "scripted/demo", "--command", "fix", "42", "the tests", "too")
     assert code in (0, 1), err  # the demo wants files that are not here
     assert prompts(weft) == ["Fix 42; mind the tests too. from the shell"]
@@ -105,8 +107,8 @@ def test_a_mistake_leaves_no_session_behind(weft: Any) -> None:
     assert weft("session", "list", "--format", "json")[1] == "[]\n"
 
 
-def test_a_shell_command_that_may_not_be_run_is_a_refusal(weft: Any) -> None:
-    own("go", "!`touch ran`")
+def test_a_shell_command_that_is_not_permitted_is_a_refusal(weft: Any) -> None:
+    write_user_command("go", "!`touch ran`")
     config = Path.home() / "config" / "opencode" / "opencode.json"
     config.write_text('{"permission": {"bash": "deny"}}')
     code, _, err = weft("run", "-m", "scripted/demo", "--command", "go")
@@ -114,7 +116,7 @@ def test_a_shell_command_that_may_not_be_run_is_a_refusal(weft: Any) -> None:
 
 
 def test_the_output_of_a_shell_command_is_bounded(weft: Any) -> None:
-    own("long", "!`seq 100000`")
+    write_user_command("long", "!`seq 100000`")
     weft("run", "-m", "scripted/demo", "--command", "long")
     (words,) = prompts(weft)
     assert len(words) < 60_000

@@ -40,9 +40,7 @@ EMPTY = [
 
 
 @pytest.mark.parametrize(("line", "note"), EMPTY, ids=[line for line, _ in EMPTY])
-def test_an_empty_list_says_so_beside_the_output(
-    line: str, note: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_list_says_so_on_stderr(line: str, note: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(shlex.split(line)) == 0
     out, err = capsys.readouterr()
     assert out == ""
@@ -50,7 +48,7 @@ def test_an_empty_list_says_so_beside_the_output(
 
 
 @pytest.mark.parametrize("noun", ["session list", "permission list", "share list"])
-def test_an_empty_list_in_json_is_empty_without_a_word(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_list_in_json_is_silent(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([*noun.split(), "--format", "json"]) == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("[]\n", "")
@@ -79,13 +77,15 @@ MISTAKES = [
     ("auth logout anthropic", "there is no stored key 'anthropic'", "no key is stored; weft auth list"),
     ("mcp add x --url localhost", "--url: 'localhost' is not an http address", "https://"),
     ("mcp add x --env a -- prog", "--env: 'a' has no value", "NAME=VALUE"),
+    ("mcp debug x", "there is no MCP server 'x'", "none is configured: weft mcp add"),
     ("mcp logout x", "there is no login at the MCP server 'x'", "you are not logged in to any"),
     ("serve --cors example.com", "--cors: 'example.com' is not an origin", "https://app.example.com"),
     ("serve --hostname 0.0.0.0", "needs a password", "set OPENCODE_SERVER_PASSWORD"),
-    ("help sesion", "topic: there is none named 'sesion'", "did you mean weft session?"),
-    ("run", "message: there is none", "nothing was piped in either; type one"),
-    ("run --worktree hi", "message: there is none", "--worktree took 'hi' as its value"),
-    ("run --title hi", "message: there is none", "weft run hi --title"),
+    ("help sesion", "there is no command or topic 'sesion'", "did you mean weft session?"),
+    ("sql selec", 'sql: near "selec"', "select * from TABLE limit 0 shows the columns of a table"),
+    ("run", "prompt: it is missing", "nothing was piped in either; type one"),
+    ("run --worktree hi", "prompt: it is missing", "--worktree took 'hi' as its value"),
+    ("run --title hi", "prompt: it is missing", "weft run hi --title"),
     ("run -c -s ses_1 hi", "-c: -s names the session to continue already", "leave out one of the two"),
     ("run -f nosuch hi", "--file: there is no file 'nosuch'", "paths are relative to"),
     ("run --json-schema '{' hi", "--json-schema: not JSON", '"type": "object"'),
@@ -96,9 +96,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("line", "message", "hint"), MISTAKES, ids=[line for line, *_ in MISTAKES])
-def test_a_mistake_has_a_way_out(
-    line: str, message: str, hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_has_a_hint(line: str, message: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(shlex.split(line)) == 2
     out, err = capsys.readouterr()
     error, _, way_out = err.partition("\n")
@@ -113,7 +111,7 @@ def test_a_group_without_its_command_lists_the_commands(capsys: pytest.CaptureFi
     assert "list the sessions of this project" in capsys.readouterr().out
 
 
-def test_a_place_that_cannot_be_written_is_answered_with_another(
+def test_a_place_that_cannot_be_written_is_reported_with_an_alternative(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["run", "-m", "scripted/demo", "--store", "/proc/nosuch", "hi"]) == 1
@@ -129,7 +127,7 @@ def test_a_place_that_cannot_be_written_is_answered_with_another(
     assert "name a directory that you may write to with --path" in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_and_an_address_of_another_machine_are_told_apart() -> None:
+def test_a_port_in_use_and_an_address_of_another_machine_have_different_errors() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -16,7 +16,7 @@ Weft = Callable[..., tuple[int, str, str]]
 CHAT = "/v1/chat/completions"
 
 
-def speaking(words: str, *, used: int = 100) -> Answer:
+def make_answer(words: str, *, used: int = 100) -> Answer:
     said: dict[str, Any] = {
         "id": "c",
         "choices": [{"index": 0, "delta": {"content": words}, "finish_reason": "stop"}],
@@ -54,7 +54,7 @@ def begin(weft: Weft) -> str:
 
 
 def test_a_summary_is_shown_and_can_be_undone(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_web({CHAT: speaking("It was about seven.")}) as web:
+    with open_web({CHAT: make_answer("It was about seven.")}) as web:
         configure(monkeypatch, web.url)
         session = begin(weft)
         code, out, _ = weft("session", "compact", session)
@@ -71,10 +71,10 @@ def test_a_summary_is_shown_and_can_be_undone(weft: Weft, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("format", ["table", "json"])
-def test_a_summary_that_cannot_be_had_is_an_error(
+def test_a_summary_that_cannot_be_made_is_an_error(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
-    pages = {CHAT: speaking("Noted.")}
+    pages = {CHAT: make_answer("Noted.")}
     with open_web(pages) as web:
         configure(monkeypatch, web.url)
         session = begin(weft)
@@ -89,7 +89,7 @@ def test_a_summary_that_cannot_be_had_is_an_error(
 def test_a_disabled_compaction_agent_is_reported_as_missing(
     weft: Weft, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_web({CHAT: speaking("Noted.")}) as web:
+    with open_web({CHAT: make_answer("Noted.")}) as web:
         configure(monkeypatch, web.url, agent={"compaction": {"disable": True}})
         session = begin(weft)
         code, _, err = weft("session", "compact", session)
@@ -99,16 +99,16 @@ def test_a_disabled_compaction_agent_is_reported_as_missing(
 
 
 @pytest.mark.parametrize(("used", "crowded"), [(90_000, False), (99_500, True)])
-def test_context_says_if_the_conversation_will_be_compacted_first(
+def test_the_context_command_says_if_the_conversation_will_be_compacted_first(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, used: int, crowded: bool
 ) -> None:
-    pages = {CHAT: speaking("Noted.", used=used)}
+    pages = {CHAT: make_answer("Noted.", used=used)}
     with open_web(pages) as web:
         configure(monkeypatch, web.url)
         session = begin(weft)
         _, shown, _ = weft("session", "context", session)
         _, report, _ = weft("session", "context", session, "--format", "json")
-        pages[CHAT] = speaking("About seven.")
+        pages[CHAT] = make_answer("About seven.")
         weft("run", "--session", session, "and now?")
 
     assert json.loads(report)["crowded"] is crowded

@@ -57,7 +57,7 @@ def test_secrets_are_masked_and_problems_go_to_stderr(
     assert code == 2
     assert "hunter2" not in shown.out + shown.err
     assert shown.err.splitlines() == [
-        f"error: {path}:3:2: snapshot: expected true or false, found a string",
+        f"error: {path}:3:2: snapshot: expected true or false, found a string (correct it at this line and column; weft doctor checks it again)",
         f"warning: {path}:2:2: modle: unknown key, ignored (did you mean 'model'?)",
     ]
     assert f'provider.p.options.apiKey = "***"  # {path}:1' in shown.out
@@ -96,7 +96,7 @@ def test_json_output_can_be_parsed(project: Path, capsys: pytest.CaptureFixture[
     assert report["directories"] == [str(project.parent / ".config" / "opencode"), str(project / ".opencode")]
 
 
-def test_what_a_project_that_is_not_trusted_may_not_say_is_named(
+def test_held_back_settings_of_an_untrusted_project_are_named(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "opencode.json").write_text('{"share": "auto", "theme": "x", "username": "{env:MY_SECRET}"}')

@@ -137,9 +137,7 @@ def configure(monkeypatch: pytest.MonkeyPatch, web: Web, npm: str, **more: Any) 
 
 
 @pytest.mark.parametrize("npm", WIRES)
-def test_each_package_is_asked_in_its_own_language(
-    npm: str, weft: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_package_uses_its_own_api(npm: str, weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     path, answer, header = WIRES[npm]
     with open_web({path: answer}) as web:
         configure(monkeypatch, web, npm)
@@ -184,9 +182,7 @@ def test_the_one_configured_provider_is_the_default(weft: Run, monkeypatch: pyte
     assert [body(asked)["model"] for asked in web.requests] == ["m"]
 
 
-def test_an_unknown_model_is_an_error_and_nothing_is_asked(
-    weft: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_model_is_an_error_and_nothing_is_sent(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_web({"/v1/chat/completions": CHAT}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         code, _, err = weft("-m", "mill/n", "weave")
@@ -194,13 +190,13 @@ def test_an_unknown_model_is_an_error_and_nothing_is_asked(
     assert "did you mean mill/m?" in err
 
 
-def listed(tmp_path: Path, capsys: pytest.CaptureFixture[str], *command: str) -> list[str]:
+def list_titles(tmp_path: Path, capsys: pytest.CaptureFixture[str], *command: str) -> list[str]:
     """Return the titles of all sessions, including the trash."""
     run_command([*command, "--format", "json", "--dir", str(tmp_path), "--store", str(tmp_path / "store")])
     return [each["title"] for each in json.loads(capsys.readouterr().out)]
 
 
-def test_without_a_key_the_variable_to_set_is_told_and_no_session_is_in_the_way(
+def test_without_a_key_the_variable_is_named_and_no_session_is_left(
     weft: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weft("-m", "scripted/demo", "the one before")
@@ -208,7 +204,7 @@ def test_without_a_key_the_variable_to_set_is_told_and_no_session_is_in_the_way(
     assert code == 1
     assert "set ANTHROPIC_API_KEY" in err
     assert "nothing was answered, so the session is in the trash: weft session restore ses_" in err
-    assert listed(tmp_path, capsys, "session", "list") == ["the one before"]
+    assert list_titles(tmp_path, capsys, "session", "list") == ["the one before"]
 
 
 def test_a_refused_key_leaves_a_session_only_in_the_trash(
@@ -217,15 +213,15 @@ def test_a_refused_key_leaves_a_session_only_in_the_trash(
     with open_web({"/v1/chat/completions": Answer(b'{"error": {"message": "bad key"}}', 401)}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         code, _, err = weft("-m", "mill/m", "weave")
-    assert (code, listed(tmp_path, capsys, "session", "list")) == (1, [])
+    assert (code, list_titles(tmp_path, capsys, "session", "list")) == (1, [])
     restored = err.splitlines()[-1].split()[-1]
     place = ("--dir", str(tmp_path), "--store", str(tmp_path / "store"))
     assert run_command(["session", "restore", restored, *place]) == 0
     capsys.readouterr()
-    assert listed(tmp_path, capsys, "session", "list") == ["weave"]
+    assert list_titles(tmp_path, capsys, "session", "list") == ["weave"]
 
 
-def test_a_refused_key_in_the_middle_of_a_session_takes_nothing_away(
+def test_a_refused_key_in_the_middle_of_a_session_removes_nothing(
     weft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open_web({"/v1/chat/completions": CHAT}) as web:
@@ -234,7 +230,7 @@ def test_a_refused_key_in_the_middle_of_a_session_takes_nothing_away(
     with open_web({"/v1/chat/completions": Answer(b'{"error": {"message": "bad key"}}', 401)}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         assert weft("-m", "mill/m", "-c", "weave on")[0] == 1
-    assert listed(tmp_path, capsys, "session", "list") == ["weave"]
+    assert list_titles(tmp_path, capsys, "session", "list") == ["weave"]
 
 
 def test_a_package_without_an_adapter_is_named(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +252,7 @@ NOUGHTS = events(
 
 
 @pytest.mark.parametrize("answer", [UNCOUNTED, NOUGHTS], ids=["no usage", "noughts"])
-def test_an_answer_that_nobody_counted_took_an_unknown_number_of_tokens(
+def test_an_answer_without_usage_has_an_unknown_number_of_tokens(
     answer: Answer,
     weft: Run,
     tmp_path: Path,
@@ -279,29 +275,30 @@ def test_an_answer_that_nobody_counted_took_an_unknown_number_of_tokens(
         False,
     )
 
-    def shown(*command: str) -> str:
+    def print_command(*command: str) -> str:
         run_command([*command, "--dir", str(tmp_path), "--store", str(tmp_path / "store")])
         return capsys.readouterr().out
 
     last = expected["sessionID"]
-    spent = json.loads(shown("session", "cost", last, "--format", "json"))["own"]
-    figures = json.loads(shown("stats", "--format", "json"))["spent"]
-    assert shown("session", "cost", last) == "itself   cost unknown · tokens unknown\n"
-    assert shown("session", "show", last).splitlines()[-1] == "2 messages · tokens unknown · cost unknown"
-    assert "and more: not every answer was counted" in shown("stats")
+    spent = json.loads(print_command("session", "cost", last, "--format", "json"))["own"]
+    figures = json.loads(print_command("stats", "--format", "json"))["spent"]
+    assert print_command("session", "cost", last) == "itself   cost unknown · tokens unknown\n"
+    assert (
+        print_command("session", "show", last).splitlines()[-1]
+        == "2 messages · tokens unknown · cost unknown"
+    )
+    assert "and more: not every answer was counted" in print_command("stats")
     assert [(each["priced"], each["counted"]) for each in (spent, figures)] == [(False, False)] * 2
 
 
-def test_a_model_that_is_free_costs_nothing_however_little_is_counted(
-    weft: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_free_model_costs_nothing_even_without_usage(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_web({"/v1/chat/completions": UNCOUNTED}) as web:
         monkeypatch.setenv("OLLAMA_HOST", web.url)
         code, _, err = weft("-m", "ollama/llama3:8b", "weave")
     assert (code, err.splitlines()[-1]) == (0, "1 step · tokens unknown · $0.0000")
 
 
-def test_a_budget_that_cannot_be_counted_is_told(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_that_cannot_be_counted_is_reported(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_web({"/v1/chat/completions": UNCOUNTED}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         budget = {"experimental": {"weft": {"budget": {"session": {"tokens": 100_000}}}}}
@@ -315,7 +312,7 @@ def test_a_budget_that_cannot_be_counted_is_told(weft: Run, monkeypatch: pytest.
     ]
 
 
-def test_a_count_is_asked_for_unless_the_configuration_says_not_to(
+def test_usage_is_requested_unless_the_configuration_says_otherwise(
     weft: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_web({"/v1/chat/completions": CHAT}) as web:
@@ -328,7 +325,7 @@ def test_a_count_is_asked_for_unless_the_configuration_says_not_to(
     assert [body(asked).get("stream_options") for asked in web.requests] == [{"include_usage": True}, None]
 
 
-def test_a_local_server_is_asked_without_being_configured(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_server_is_used_without_configuration(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_web({"/v1/chat/completions": CHAT}) as web:
         monkeypatch.setenv("OLLAMA_HOST", web.url)
         code, out, err = weft("-m", "ollama/llama3:8b", "weave")
@@ -337,7 +334,7 @@ def test_a_local_server_is_asked_without_being_configured(weft: Run, monkeypatch
     assert "authorization" not in web.requests[0].headers
 
 
-def test_a_local_server_that_does_not_run_is_told_at_once_with_its_address_and_a_hint(
+def test_a_local_server_that_does_not_run_is_reported_at_once_with_a_hint(
     weft: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing listens on port 1, and no clock is turned: a second try would wait for seconds.
@@ -348,7 +345,7 @@ def test_a_local_server_that_does_not_run_is_told_at_once_with_its_address_and_a
     assert (code, out, err.splitlines()[0]) == (1, "", f"error: {expected} ({hint})")
 
 
-def test_no_key_is_told_in_any_output(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_output_contains_a_key(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_web({"/v1/chat/completions": Answer(b'{"error": {"message": "bad key"}}', 401)}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         code, out, err = weft("-m", "mill/m", "--format", "json", "weave")

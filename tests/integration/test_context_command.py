@@ -36,7 +36,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return top
 
 
-async def talk(words: str, *, session: SessionID | None = None) -> tuple[SessionID, ModelRequest]:
+async def run_prompt(words: str, *, session: SessionID | None = None) -> tuple[SessionID, ModelRequest]:
     """Run a prompt here, and return the session and the request."""
     provider = ScriptedProvider([[Say(text="So be it.")]], SystemClock())
     async with open_directory(OpenOptions(models=(ServedModel(DEMO, provider),))) as api:
@@ -55,15 +55,15 @@ def files(top: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in top.rglob("*") if path.is_file()}
 
 
-async def test_what_is_shown_is_what_is_sent_next(
+async def test_the_shown_context_is_the_one_sent_next(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session, first = await talk("first")
+    session, first = await run_prompt("first")
     (repository / "AGENTS.md").write_text("Farther.")
     before = files(Path(os.environ["XDG_DATA_HOME"]))
     shown = context(session, capsys)
     assert files(Path(os.environ["XDG_DATA_HOME"])) == before
-    _, second = await talk(PLACEHOLDER, session=session)
+    _, second = await run_prompt(PLACEHOLDER, session=session)
 
     sent = to_plain({"system": second.system, "tools": second.tools, "messages": second.messages})
     assert {name: shown[name] for name in sent} == json.loads(json.dumps(sent))
@@ -72,8 +72,10 @@ async def test_what_is_shown_is_what_is_sent_next(
     assert "Farther." in shown["messages"][-1]["content"][1]["text"]
 
 
-async def test_the_shares_are_told_at_the_end(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session, _ = await talk("first")
+async def test_the_tokens_of_each_part_are_listed(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session, _ = await run_prompt("first")
     report = context(session, capsys)["tokens"]
     run_command(["session", "context", session])
     shown = capsys.readouterr().out
@@ -92,7 +94,7 @@ async def test_the_shares_are_told_at_the_end(repository: Path, capsys: pytest.C
     )
 
 
-async def test_a_session_in_which_nothing_was_said_shows_what_it_would_begin_with(
+async def test_a_session_without_messages_shows_its_first_request(
     repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", '{"model": "scripted/demo"}')
@@ -106,10 +108,10 @@ async def test_a_session_in_which_nothing_was_said_shows_what_it_would_begin_wit
     assert shown["system"][1].endswith(f"Instructions from: {repository}/AGENTS.md\nFar.")
 
 
-async def test_what_was_not_asked_what_it_would_add_is_named(
+async def test_sources_that_were_not_asked_are_named(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session, _ = await talk("first")
+    session, _ = await run_prompt("first")
     assert context(session, capsys)["unasked"] == {"mcp": [], "plugins": []}
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
     (own / "tool").mkdir(parents=True)

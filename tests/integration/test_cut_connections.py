@@ -28,7 +28,7 @@ STEP = [
 ]
 
 
-async def test_after_a_hundred_cuts_a_client_holds_what_the_server_holds() -> None:
+async def test_after_a_hundred_lost_connections_a_client_has_the_state_of_the_server() -> None:
     clock = SystemClock()
     provider = ScriptedProvider(STEP * MOST_RUNS, clock, pace=0.0005)
     async with (

@@ -1,4 +1,4 @@
-"""What a dead run leaves behind blocks nobody, whatever happened to its session or to the disk."""
+"""A dead run blocks nobody, in whichever state its session and the disk are."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def list_run_findings(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def works(tmp_path: Path, other_session: str) -> list[str]:
+def check_other_session(tmp_path: Path, other_session: str) -> list[str]:
     """Check that other sessions can be listed, read and prompted. Return the listed titles."""
     with serve_project(tmp_path, project=tmp_path / "project") as server:
         titles = sorted(each["title"] for each in server.get("/session"))
@@ -85,16 +85,16 @@ def works(tmp_path: Path, other_session: str) -> list[str]:
     return titles
 
 
-def test_a_session_that_was_deleted_under_a_dead_run_locks_nobody_out(tmp_path: Path) -> None:
+def test_a_session_deleted_under_a_dead_run_does_not_prevent_opening(tmp_path: Path) -> None:
     root, dead_session, other_session = make_sessions(tmp_path)
     delete_like_opencode(root, dead_session)
     die_holding(root, dead_session)
 
-    assert works(tmp_path, other_session) == ["Sound"]
+    assert check_other_session(tmp_path, other_session) == ["Sound"]
     assert os.listdir(root / ".weft/run") == []  # nothing is left to trip over
 
 
-def test_a_session_whose_document_was_cut_off_locks_nobody_out_and_is_settled_once_it_is_rebuilt(
+def test_a_truncated_session_document_does_not_prevent_opening_and_is_settled_once_rebuilt(
     tmp_path: Path,
 ) -> None:
     root, dead_session, other_session = make_sessions(tmp_path)
@@ -109,7 +109,7 @@ def test_a_session_whose_document_was_cut_off_locks_nobody_out_and_is_settled_on
     document_of(root, dead_session).write_text('{"id": "ses_')
     die_holding(root, dead_session)
 
-    assert works(tmp_path, other_session) == ["Sound"]
+    assert check_other_session(tmp_path, other_session) == ["Sound"]
     assert (root / ".weft/run" / dead_session).exists()  # it may come back, and has to be settled then
     doctor(root, "--fix")
     with serve_project(tmp_path, project=tmp_path / "project") as server:
@@ -118,17 +118,17 @@ def test_a_session_whose_document_was_cut_off_locks_nobody_out_and_is_settled_on
     assert os.listdir(root / ".weft/run") == []
 
 
-def test_a_lease_of_no_session_at_all_locks_nobody_out(tmp_path: Path) -> None:
+def test_a_lease_without_a_session_does_not_prevent_opening(tmp_path: Path) -> None:
     root, _, other_session = make_sessions(tmp_path)
     for name in ("no session", ".hidden", "ses_" + "x" * 180):
         (root / ".weft/run").mkdir(exist_ok=True)
         (root / ".weft/run" / name).touch()
     (root / ".weft/run/ses_directory").mkdir()
 
-    assert works(tmp_path, other_session) == ["Doomed", "Sound"]
+    assert check_other_session(tmp_path, other_session) == ["Doomed", "Sound"]
 
 
-def test_the_doctor_names_a_dead_run_whose_session_is_gone_and_removes_what_is_left(tmp_path: Path) -> None:
+def test_the_doctor_names_and_removes_a_dead_run_without_a_session(tmp_path: Path) -> None:
     root, dead_session, other_session = make_sessions(tmp_path)
     delete_like_opencode(root, dead_session)
     die_holding(root, dead_session)
@@ -180,7 +180,7 @@ def test_after_a_dead_run_on_a_full_disk_reads_are_answered(tmp_path: Path, unkn
     assert (refused.status_code, refused.json()["name"]) == (507, "StoreError")
 
 
-def test_a_batch_that_cannot_be_finished_holds_up_no_other(tmp_path: Path) -> None:
+def test_a_batch_that_cannot_be_finished_does_not_block_others(tmp_path: Path) -> None:
     root, dead_session, other_session = make_sessions(tmp_path)
     aside, target = root / ".weft/temp/session.x~1", root / "todo" / f"{other_session}.json"
     aside.parent.mkdir(exist_ok=True)
@@ -190,6 +190,6 @@ def test_a_batch_that_cannot_be_finished_holds_up_no_other(tmp_path: Path) -> No
     (root / ".weft/redo" / f"session.{dead_session}").mkdir(parents=True)  # no note can be read there, ever
     (root / ".weft/redo" / f"session.{other_session}").write_bytes(encode_note(note))
 
-    assert works(tmp_path, other_session) == ["Doomed", "Sound"]
+    assert check_other_session(tmp_path, other_session) == ["Doomed", "Sound"]
     assert target.read_text() == "[]"
     assert os.listdir(root / ".weft/redo") == [f"session.{dead_session}"]

@@ -80,56 +80,56 @@ def case(root: Path) -> DoctorInput:
     )
 
 
-def examined(root: Path) -> list[DoctorFinding]:
+def examine_root(root: Path) -> list[DoctorFinding]:
     return examine_store(case(root), lambda _, __: None)
 
 
-def named(findings: list[DoctorFinding], severity: str = "problem") -> set[str]:
+def list_places(findings: list[DoctorFinding], severity: str = "problem") -> set[str]:
     return {item.where for finding in findings if finding.severity == severity for item in finding.items}
 
 
-def whats(findings: list[DoctorFinding]) -> list[str]:
+def list_kinds(findings: list[DoctorFinding]) -> list[str]:
     return [finding.what for finding in findings]
 
 
-def test_the_list_of_documents_is_that_of_the_tree(root: Path) -> None:
+def test_every_document_of_the_tree_is_tested(root: Path) -> None:
     assert sorted(DOCUMENTS) == documents(root)
-    assert examined(root) == []
+    assert examine_root(root) == []
 
 
 @pytest.mark.parametrize("how", WAYS)
-async def test_each_document_that_is_spoilt_is_named_and_everything_else_loads(root: Path, how: str) -> None:
+async def test_each_damaged_document_is_named_and_everything_else_loads(root: Path, how: str) -> None:
     whole, before = await list_readable(root), contents(root)
     for path in DOCUMENTS:
         (root / path).write_bytes(WAYS[how](before[path]))
         make_old(root)
-        assert named(examined(root)) == {f"{root}/{path}"}
+        assert list_places(examine_root(root)) == {f"{root}/{path}"}
         hidden = {each for each in whole if path.startswith("message/") and Path(path).stem in each}
         assert await list_readable(root) == whole - {path} - hidden
         (root / path).write_bytes(before[path])
-    assert examined(root) == []
+    assert examine_root(root) == []
 
 
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("path", [DOCUMENTS[0], *DOCUMENTS[1:10]])
-async def test_what_is_spoilt_is_put_right_and_its_original_kept(root: Path, path: str, how: str) -> None:
+async def test_damage_is_repaired_and_the_originals_are_kept(root: Path, path: str, how: str) -> None:
     whole = await list_readable(root)
     spoilt = WAYS[how]((root / path).read_bytes())
     (root / path).write_bytes(spoilt)
     make_old(root)
     doctor = FindingRepairer(case(root))
-    assert [each.failed for each in doctor.repair(examined(root))] == [""]
+    assert [each.failed for each in doctor.repair(examine_root(root))] == [""]
     assert (Path(doctor.backup) / path).read_bytes() == spoilt
-    assert named(examined(root)) == set()
+    assert list_places(examine_root(root)) == set()
     taken = {each for each in whole if path.startswith("message/") and Path(path).stem in each} | {path}
     assert await list_readable(root) == (whole if path.startswith("session/") else whole - taken)
 
 
-async def test_a_lost_session_is_named_and_made_anew_from_its_messages(root: Path) -> None:
+async def test_a_lost_session_is_named_and_rebuilt_from_its_messages(root: Path) -> None:
     whole, before = await list_readable(root), contents(root)
     (root / f"session/p1/{OTHER}.json").unlink()
-    assert named(examined(root)) == {f"{root}/message/{OTHER}"}
-    [cured] = FindingRepairer(case(root)).repair(examined(root))
+    assert list_places(examine_root(root)) == {f"{root}/message/{OTHER}"}
+    [cured] = FindingRepairer(case(root)).repair(examine_root(root))
     assert cured.done == "rebuilt from 2 messages"
     assert await list_readable(root) == whole
     found = await (await open_file_store(root)).get_session(SessionID(OTHER))
@@ -149,33 +149,35 @@ async def test_a_lost_session_is_named_and_made_anew_from_its_messages(root: Pat
         ("project/p1.json", "1 project has sessions and no record"),
     ],
 )
-async def test_a_document_that_is_missed_by_others_is_told_of(root: Path, path: str, what: str) -> None:
+async def test_a_missing_document_is_reported_through_those_that_need_it(
+    root: Path, path: str, what: str
+) -> None:
     whole = await list_readable(root)
     (root / path).unlink()
-    assert what in whats(examined(root))
+    assert what in list_kinds(examine_root(root))
     hidden = {each for each in whole if path.startswith("message/") and Path(path).stem in each}
     assert await list_readable(root) == whole - {path} - hidden
 
 
-async def test_a_child_without_its_parent_is_shown_again_once_it_stands_by_itself(root: Path) -> None:
+async def test_a_child_without_its_parent_becomes_a_session_of_its_own(root: Path) -> None:
     store = await open_file_store(root)
     await store.edit(SessionID(CHILD), lambda it: replace(it, parent_id=SessionID("ses_gone")))
-    [finding] = examined(root)
-    assert (finding.what, named([finding], "warning")) == ("sessions whose parent is gone: 1", {CHILD})
+    [finding] = examine_root(root)
+    assert (finding.what, list_places([finding], "warning")) == ("sessions whose parent is gone: 1", {CHILD})
     doctor = FindingRepairer(case(root))
     doctor.repair([finding])
-    assert examined(root) == []
+    assert examine_root(root) == []
     assert (await store.get_session(SessionID(CHILD))).parent_id is None
     assert b"ses_gone" in (Path(doctor.backup) / f"session/p1/{CHILD}.json").read_bytes()
 
 
-async def test_a_session_in_two_projects_is_united_in_the_one_changed_last(root: Path) -> None:
+async def test_a_session_in_two_projects_is_merged_into_the_last_changed_one(root: Path) -> None:
     raw = (root / f"session/p1/{OTHER}.json").read_bytes()
     (root / "session/p2").mkdir()
     (root / f"session/p2/{OTHER}.json").write_bytes(
         raw.replace(b'"p1"', b'"p2"').replace(b'"updated": 1', b'"updated": 2')
     )
-    [finding] = [each for each in examined(root) if each.cure == "unite"]
+    [finding] = [each for each in examine_root(root) if each.cure == "unite"]
     assert finding.what == "sessions recorded in two projects: 1"
     doctor = FindingRepairer(case(root))
     doctor.repair([finding])
@@ -185,13 +187,13 @@ async def test_a_session_in_two_projects_is_united_in_the_one_changed_last(root:
     assert (Path(doctor.backup) / f"session/p1/{OTHER}.json").read_bytes() == raw
 
 
-async def test_strangers_and_misplaced_documents_are_named_and_left_alone(root: Path) -> None:
+async def test_foreign_and_misplaced_files_are_named_and_left_alone(root: Path) -> None:
     (root / f"message/{FIRST}/msg_9.json.tmp").write_text("{")
     raw = (root / f"message/{FIRST}/msg_first_1.json").read_bytes()
     (root / f"message/{FIRST}/msg_copy.json").write_bytes(raw)
     before = contents(root)
-    findings = examined(root)
-    assert whats(findings) == [
+    findings = examine_root(root)
+    assert list_kinds(findings) == [
         "files among the documents that are not documents: 1",
         "documents whose content contradicts their path: 1",
     ]
@@ -219,8 +221,8 @@ async def test_sessions_recorded_elsewhere_are_adopted(root: Path, tmp_path: Pat
         await store.apply(
             SessionCreated(info=replace(session(id, project=project), directory=str(directory)))
         )
-    [finding] = [each for each in examined(root) if each.cure == "adopt"]
-    assert named([finding], "warning") == {"ses_global", "ses_drifted"}
+    [finding] = [each for each in examine_root(root) if each.cure == "adopt"]
+    assert list_places([finding], "warning") == {"ses_global", "ses_drifted"}
     FindingRepairer(case(root)).repair([finding])
     listed = {each.id: each.project_id for each in await store.list_sessions()}
     assert {id: listed[SessionID(id)] for id in ("ses_global", "ses_drifted", "ses_elsewhere")} == {
@@ -228,19 +230,19 @@ async def test_sessions_recorded_elsewhere_are_adopted(root: Path, tmp_path: Pat
         "ses_drifted": home,
         "ses_elsewhere": "global",
     }
-    assert [each for each in examined(root) if each.area == "projects"] == []
+    assert [each for each in examine_root(root) if each.area == "projects"] == []
 
 
-async def test_a_bundle_in_the_trash_that_lost_its_label_is_told_of(root: Path) -> None:
+async def test_a_trash_bundle_without_its_label_is_reported(root: Path) -> None:
     store = await open_file_store(root)
     bundle = await store.discard([SessionID(OTHER)], at=NOW)
-    assert examined(root) == []
+    assert examine_root(root) == []
     (root / f".weft/trash/{bundle.id}/bundle.json").unlink()
-    [finding] = examined(root)
-    assert named([finding], "warning") == {f"{root}/.weft/trash/{bundle.id}"}
+    [finding] = examine_root(root)
+    assert list_places([finding], "warning") == {f"{root}/.weft/trash/{bundle.id}"}
 
 
-async def test_what_a_dead_writer_left_is_finished(root: Path) -> None:
+async def test_an_unfinished_write_is_finished(root: Path) -> None:
     (root / ".weft/temp").mkdir(exist_ok=True)
     (root / ".weft/temp/session.ses_first~00.0").write_text("{}")
     later = replace(case(root), now=now() + 3_600_000)
@@ -253,7 +255,7 @@ async def test_what_a_dead_writer_left_is_finished(root: Path) -> None:
 # --- the machine, and a store that is beyond repair ---
 
 
-def test_a_newer_format_is_a_finding_and_no_error(root: Path) -> None:
+def test_a_newer_format_is_a_finding_and_not_an_error(root: Path) -> None:
     (root / "migration").write_text("99")
     [finding] = [each for each in examine(case(root)) if each.area == "store"]
     assert finding.severity == "problem"
@@ -261,7 +263,7 @@ def test_a_newer_format_is_a_finding_and_no_error(root: Path) -> None:
 
 
 @pytest.mark.parametrize("wreck", ["a file", "nothing", "a shelf that is a file", "no way in"])
-def test_no_store_is_too_broken_to_be_looked_at(tmp_path: Path, wreck: str) -> None:
+def test_no_store_is_too_damaged_to_examine(tmp_path: Path, wreck: str) -> None:
     root = tmp_path / "storage"
     if wreck == "a file":
         root.write_text("not a directory")
@@ -277,20 +279,20 @@ def test_no_store_is_too_broken_to_be_looked_at(tmp_path: Path, wreck: str) -> N
     FindingRepairer(case(root)).repair(examine(case(root)))
 
 
-def test_what_others_can_read_is_locked_up(tmp_path: Path) -> None:
+def test_files_that_others_can_read_are_made_private(tmp_path: Path) -> None:
     data = Path(os.environ["XDG_DATA_HOME"]) / "opencode"
     (data / "storage").mkdir(parents=True)
     (data / "auth.json").write_text("{}")
     data.chmod(0o755)
     (data / "auth.json").chmod(0o644)
     [finding] = [each for each in examine(case(data / "storage")) if each.cure == "lock-up"]
-    assert {str(data), str(data / "auth.json")} <= named([finding], "warning")
+    assert {str(data), str(data / "auth.json")} <= list_places([finding], "warning")
     FindingRepairer(case(data / "storage")).repair([finding])
     assert (data.stat().st_mode & 0o777, (data / "auth.json").stat().st_mode & 0o777) == (0o700, 0o600)
     assert [each for each in examine(case(data / "storage")) if each.cure == "lock-up"] == []
 
 
-def test_a_file_of_another_program_is_neither_locked_up_nor_moved(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_neither_changed_nor_moved(tmp_path: Path) -> None:
     notes, database = tmp_path / "notes.txt", tmp_path / "other.db"
     notes.write_text("notes of a person\n" * 20)
     with closing(sqlite3.connect(database)) as other:
@@ -311,7 +313,7 @@ def test_a_broken_configuration_is_a_finding(root: Path) -> None:
     assert "model" in finding.what
 
 
-def test_broken_json_says_that_nothing_runs_and_what_to_do(root: Path) -> None:
+def test_broken_json_configuration_says_that_nothing_runs_and_has_a_hint(root: Path) -> None:
     (root.parent / "opencode.json").write_text('{"model": ')
     [finding] = [each for each in examine(case(root)) if each.area == "configuration"]
     assert finding.what == f"{root.parent}/opencode.json:1:11: model: a value is expected here"
@@ -363,16 +365,16 @@ async def test_a_database_with_a_damaged_table_is_reported_once_and_repaired(
         assert [each.id for each in reader.list_sessions()] == [SESSION]
 
 
-def test_the_version_of_sqlite_is_that_of_the_stores(root: Path) -> None:
-    assert any(f"SQLite {apsw.sqlite_lib_version()}" in what for what in whats(examine(case(root))))
+def test_the_version_of_sqlite_is_the_one_that_stores_use(root: Path) -> None:
+    assert any(f"SQLite {apsw.sqlite_lib_version()}" in what for what in list_kinds(examine(case(root))))
 
 
-def test_a_bad_index_is_removed(root: Path) -> None:
+def test_a_damaged_index_is_removed(root: Path) -> None:
     path = Path(index_path(paths_from(os.environ).cache, str(root)))
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a database" * 100)
     findings = examine_index(case(root))
-    assert named(findings, "warning") == {str(path)}
+    assert list_places(findings, "warning") == {str(path)}
     FindingRepairer(case(root)).repair(findings)
     assert not path.exists()
 
@@ -388,7 +390,7 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
     assert find_file_system("/x", str(tmp_path / "none")) == ""
 
 
-async def test_looking_changes_nothing(root: Path) -> None:
+async def test_examining_changes_nothing(root: Path) -> None:
     store = await open_file_store(root)
     await put_session(store, "ses_9")
     await store.apply(SessionUpdated(info=session("ses_9", project="p9")))
@@ -408,9 +410,9 @@ def test_a_database_is_suggested_for_a_tree_with_thousands_of_sessions(tmp_path:
     for number in range(2_999):
         (directory / f"ses_{number}.json").write_bytes(b"{}")
     root, many = tmp_path / "storage", "the tree has 3,000 sessions"
-    assert many not in whats(examined(root))
+    assert many not in list_kinds(examine_root(root))
     (directory / "ses_2999.json").write_bytes(b"{}")
-    [found] = [each for each in examined(root) if each.what == many]
+    [found] = [each for each in examine_root(root) if each.what == many]
     assert (found.severity, found.repair) == (
         "note",
         f"weft storage migrate file:{root} sqlite:{tmp_path}/sessions.db",

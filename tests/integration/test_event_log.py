@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
+from msgspec.structs import replace
 
 from given.postgres import get_server, make_url
 from given.postgres_proxy import open_postgres_proxy
@@ -13,6 +15,7 @@ from weft.host.clock import SystemClock
 from weft.journal import open_journal
 from weft.model.event import MessageUpdated, PartGrew, PartUpdated, SessionCreated, SessionIdled
 from weft.model.event_wire import event_from_json
+from weft.model.ids import SessionID
 from weft.model.transcript import Transcript
 from weft.store.event_log import LogBatch, LogEntry, LoggedEvent
 from weft.store.postgres.connection import load_driver
@@ -23,6 +26,10 @@ from weft.testing.store_values import SESSION, growth, prompt, session, text
 
 HERE = "/work"
 APPEND = "SELECT {}.append_events($1, 'x', '/work', ARRAY['ses_x'], ARRAY[$2::bytea])"
+APPEND_PLACED = "SELECT {}.append_placed($1, 'x', '/work', ARRAY['ses_x'], ARRAY[$2::bytea], 9)"
+IS_BLOCKED = (
+    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+)
 
 
 @pytest.fixture
@@ -67,7 +74,44 @@ async def test_an_event_whose_transaction_commits_late_is_not_skipped(url: str, 
         await early.close()
 
 
-async def test_what_is_stored_and_what_is_logged_is_one_change(store: PostgresStore) -> None:
+async def test_events_placed_by_their_own_transaction_follow_all_that_were_stored_before(
+    url: str, store: PostgresStore
+) -> None:
+    schema, driver = url.partition("schema=")[2], load_driver()
+    one, two = [await driver.connect(get_server().get_url()) for _ in range(2)]
+    try:
+        await one.fetch(APPEND.format(schema), 1, b"stored before")
+        assert await two.fetchval(APPEND_PLACED.format(schema), 2, b"placed") is True
+        # Sent again after a lost answer, it changes nothing, and leaves no gap.
+        assert await two.fetchval(APPEND_PLACED.format(schema), 2, b"placed") is False
+        async with one.transaction():
+            assert await one.fetchval(APPEND_PLACED.format(schema), 3, b"not committed yet") is True
+            # Nobody waits for the one that gives positions. A position is seen when its event is.
+            assert await two.fetchval(APPEND_PLACED.format(schema), 4, b"placed later") is False
+            assert bodies(await store.read(0, limit=9)) == ["stored before", "placed"]
+        found = await read_all(store)
+    finally:
+        await one.close()
+        await two.close()
+    assert [(event.position, event.body) for event in found] == [
+        (1, b"stored before"), (2, b"placed"), (3, b"not committed yet"), (4, b"placed later"),
+    ]  # fmt: skip
+
+
+async def test_too_many_events_without_a_position_are_not_overtaken(url: str, store: PostgresStore) -> None:
+    schema, driver = url.partition("schema=")[2], load_driver()
+    connection = await driver.connect(get_server().get_url())
+    try:
+        for number, body in enumerate((b"one", b"two", b"three")):
+            await connection.fetch(APPEND.format(schema), number, body)
+        placed = APPEND_PLACED.format(schema).replace("9)", "2)")
+        assert await connection.fetchval(placed, 9, b"four") is False
+    finally:
+        await connection.close()
+    assert bodies(await read_all(store)) == ["one", "two", "three", "four"]
+
+
+async def test_storing_and_logging_are_one_change(store: PostgresStore) -> None:
     await store.apply(SessionCreated(info=session()), log=batch("created"))
     async with store.lease(SESSION, "me") as token:
         await store.apply(MessageUpdated(info=prompt()), leases=[token], log=batch("prompt"))
@@ -92,7 +136,7 @@ async def test_a_statement_that_a_lost_connection_interrupted_is_logged_once(url
         assert bodies(await read_all(store)) == ["created", *map(str, range(10))]
 
 
-async def test_a_log_is_trimmed_and_says_so_to_whoever_comes_too_late(store: PostgresStore) -> None:
+async def test_a_trimmed_log_refuses_a_listener_that_comes_too_late(store: PostgresStore) -> None:
     for number in range(5):
         await store.apply(log=batch(str(number)))
     assert bodies(await read_all(store, after=3)) == ["3", "4"]
@@ -126,7 +170,7 @@ async def test_listeners_are_woken_again_after_the_server_cut_them_off(
     assert bodies(await read_all(store)) == ["one", "two"]
 
 
-async def test_the_journal_logs_what_it_publishes_and_the_fold_of_the_log_is_what_is_stored(
+async def test_the_fold_of_the_log_is_what_the_journal_stored(
     store: PostgresStore,
 ) -> None:
     async with open_journal(store, Bus(), SystemClock(), directory=HERE) as journal:
@@ -146,9 +190,39 @@ async def test_the_journal_logs_what_it_publishes_and_the_fold_of_the_log_is_wha
     assert {event.directory for event in await read_all(store)} == {HERE}
 
 
-async def test_whoever_lost_the_lease_logs_nothing_not_even_what_is_not_stored(
-    store: PostgresStore, url: str
-) -> None:
+async def test_growth_is_logged_while_another_session_is_written_to(url: str, store: PostgresStore) -> None:
+    schema, other = url.partition("schema=")[2], SessionID("ses_2")
+    slow = await load_driver().connect(get_server().get_url())
+    try:
+        async with AsyncExitStack() as stack:
+            journal = await stack.enter_async_context(
+                open_journal(store, Bus(), SystemClock(), directory=HERE)
+            )
+            for id in (SESSION, other):
+                await journal.commit(
+                    SessionCreated(info=session(id)),
+                    MessageUpdated(info=prompt(of=id)),
+                    PartUpdated(part=text("prt_1", "", session=id)),
+                )
+                await stack.enter_async_context(journal.lease(id, "me"))
+            async with slow.transaction():
+                await slow.fetch(f"SELECT FROM {schema}.lease WHERE session = '{SESSION}' FOR UPDATE")
+                writing = asyncio.create_task(journal.commit(MessageUpdated(info=prompt())))
+                while not await slow.fetchval(IS_BLOCKED):
+                    pass
+                for id in (SESSION, other):
+                    journal.grow(replace(growth("prt_1", "words", 0), session_id=id))
+                while not (grown := [event for event in await read_all(store) if b"words" in event.body]):
+                    pass
+                assert ([event.session for event in grown], writing.done()) == ([other], False)
+            await writing
+        grown = [event for event in await read_all(store) if b"words" in event.body]
+        assert [event.session for event in grown] == [other, SESSION]
+    finally:
+        await slow.close()
+
+
+async def test_a_writer_that_lost_the_lease_logs_nothing(store: PostgresStore, url: str) -> None:
     schema = url.partition("schema=")[2]
     async with open_journal(store, Bus(), SystemClock(), directory=HERE) as journal:
         await journal.commit(SessionCreated(info=session()))
@@ -163,7 +237,7 @@ async def test_whoever_lost_the_lease_logs_nothing_not_even_what_is_not_stored(
     assert bodies(await read_all(store)) == before
 
 
-async def test_a_newer_schema_is_used_if_it_says_that_old_nodes_can(url: str, store: PostgresStore) -> None:
+async def test_a_newer_schema_is_used_if_it_permits_old_nodes(url: str, store: PostgresStore) -> None:
     schema = url.partition("schema=")[2]
     get_server().query(f"UPDATE {schema}.weft_store SET version = 99")
     async with open_store(url) as opened:

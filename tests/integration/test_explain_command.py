@@ -25,16 +25,16 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShellTree:
     return made
 
 
-def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
     capsys.readouterr()
     code = run_command(["permission", "explain", *arguments, "--format", "json"])
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_a_command_is_taken_apart_with_the_rule_for_each_part(
+def test_a_command_is_split_with_the_rule_for_each_part(
     tree: ShellTree, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert explained(capsys, "cat .env > x") == (
+    assert explain(capsys, "cat .env > x") == (
         ExitCode.ASK,
         {
             "command": "cat .env > x",
@@ -94,12 +94,12 @@ def test_the_exit_code_is_the_verdict(
     exit: ExitCode,
     verdict: str,
 ) -> None:
-    code, printed = explained(capsys, command, "--agent", agent)
+    code, printed = explain(capsys, command, "--agent", agent)
     assert (code, printed["verdict"]) == (exit, verdict)
     assert not (tree.project / "x").exists()
 
 
-def test_people_get_a_table_and_a_sentence(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_gets_a_table_and_a_sentence(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "explain", "make", "--agent", "plan"]) == ExitCode.ASK
     assert capsys.readouterr().out == (
         "verdict  permission  what  rule           source    why\n"
@@ -109,11 +109,11 @@ def test_people_get_a_table_and_a_sentence(tree: ShellTree, capsys: pytest.Captu
     )
 
 
-def test_a_rule_that_asks_by_itself_needs_no_other_reason(
+def test_a_rule_that_asks_needs_no_further_reason(
     tree: ShellTree, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = write_user_config('{\n"permission": {\n"bash": {"*": "ask"}}}')
-    code, printed = explained(capsys, "make", "--agent", "plan")
+    code, printed = explain(capsys, "make", "--agent", "plan")
     assert (code, printed["parts"]) == (
         ExitCode.ASK,
         [
@@ -137,7 +137,7 @@ def test_the_rule_of_an_agent_has_the_source_of_the_agent(
     config = write_user_config(
         '{"permission": {"bash": "allow"},\n"agent": {"build": {"permission":\n{"bash": {"ls *": "deny"}}}}}'
     )
-    _, printed = explained(capsys, "ls")
+    _, printed = explain(capsys, "ls")
     assert [(part["rule"], part["source"]) for part in printed["parts"]] == [
         ("bash ls * deny", f"{config}:3")
     ]
@@ -150,21 +150,21 @@ def write_user_config(text: str) -> Path:
     return config
 
 
-def test_an_agent_that_is_not_there_is_named(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_agent_is_named(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "explain", "ls", "--agent", "plam"]) == ExitCode.USAGE
     assert "plan" in capsys.readouterr().err
 
 
-def test_a_persons_rules_count(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_persons_own_rules_count(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
     write_user_config('{"permission": {"bash": {"git push *": "deny"}}}')
-    code, printed = explained(capsys, "git -C src push")
+    code, printed = explain(capsys, "git -C src push")
     assert (code, [part["rule"] for part in printed["parts"] if part["action"] == "deny"]) == (
         ExitCode.REFUSED,
         ["bash git push * deny"],
     )
 
 
-def test_what_goes_on_for_a_session_is_listed(
+def test_background_jobs_of_a_session_are_listed(
     tree: ShellTree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = SessionID("ses_00000000000000000000000001")

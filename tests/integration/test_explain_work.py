@@ -24,7 +24,7 @@ VARIABLES = ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LongWork, dict[str, str]]]:
+def long_work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LongWork, dict[str, str]]]:
     top = tmp_path_factory.mktemp("long")
     env = {name: str(top / name.lower()) for name in VARIABLES}
     identity = {f"GIT_{role}_{what}": f"{what.lower()}@example.test" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}  # fmt: skip
@@ -38,8 +38,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LongWor
 
 
 @pytest.fixture
-def work(finished: tuple[LongWork, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> LongWork:
-    made, env = finished
+def work(long_work: tuple[LongWork, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> LongWork:
+    made, env = long_work
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(made.root)
@@ -70,7 +70,7 @@ def summarise(blame: dict[str, Any], work: LongWork) -> list[tuple[str, int | st
 
 
 @pytest.mark.parametrize("file", ["app.py", "tools.py", "helper.py", "notes.md"])
-def test_each_line_has_its_writer(work: LongWork, capsys: pytest.CaptureFixture[str], file: str) -> None:
+def test_each_line_has_its_author(work: LongWork, capsys: pytest.CaptureFixture[str], file: str) -> None:
     assert work.steps > 30
     blame = json.loads(run(capsys, "blame", file, "--format", "json"))
     assert summarise(blame, work) == work.expected[file]
@@ -90,7 +90,7 @@ def test_an_author_has_session_step_prompt_model_time_and_cost(
     assert Decimal(str(author["cost"])) == Decimal(row[0]["cost"]) > 0
 
 
-def test_the_table_shows_the_author_once_for_each_block(
+def test_the_table_shows_the_author_once_per_block(
     work: LongWork, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = run(capsys, "blame", "app.py:3-5").splitlines()
@@ -99,9 +99,7 @@ def test_the_table_shows_the_author_once_for_each_block(
     assert shown[1].strip().startswith("4")
 
 
-def test_a_log_follows_the_file_under_its_earlier_name(
-    work: LongWork, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_follows_a_renamed_file(work: LongWork, capsys: pytest.CaptureFixture[str]) -> None:
     log = json.loads(run(capsys, "log", "tools.py", "--format", "json"))
     steps = [(step["author"]["step"], step["author"]["path"]) for step in log["steps"]]
     assert steps[-3:] == [(14, "tools.py"), (13, "util.py"), (12, "util.py")]
@@ -146,7 +144,7 @@ def test_a_rename_by_hand_is_followed(
         (["export", "--csv", "a", "--atif"], "cannot be combined"),
     ],
 )
-def test_bad_input_is_said_in_a_sentence(
+def test_invalid_input_is_explained_in_a_sentence(
     work: LongWork, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     before = git(work.root, "status", "--porcelain")
@@ -154,7 +152,7 @@ def test_bad_input_is_said_in_a_sentence(
     assert git(work.root, "status", "--porcelain") == before
 
 
-def test_without_snapshots_it_says_so_and_claims_nothing(
+def test_blame_without_snapshots_says_so_and_names_no_author(
     work: LongWork, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (snapshots,) = (Path(os.environ["XDG_DATA_HOME"]) / "opencode" / "weft").glob("snapshot*")
@@ -189,14 +187,14 @@ def test_sql_adds_up_exactly_and_prints_tables_csv_and_json(
     assert "there are more than 2 rows" in capsys.readouterr().err
 
 
-def test_money_is_compared_by_value(work: LongWork, capsys: pytest.CaptureFixture[str]) -> None:
+def test_costs_are_compared_by_value(work: LongWork, capsys: pytest.CaptureFixture[str]) -> None:
     ordered = json.loads(run(capsys, "sql", "select cost from costs order by cost desc", "--format", "json"))
     values = [Decimal(row["cost"]) for row in ordered]
     assert values == sorted(values, reverse=True)
     assert json.loads(run(capsys, "sql", "select count(*) as n from costs where cost > 10", "--format", "json")) == [{"n": 0}]  # fmt: skip
 
 
-def test_events_are_in_order_and_name_every_kind_of_row(
+def test_events_are_in_order_and_cover_every_kind_of_row(
     work: LongWork, capsys: pytest.CaptureFixture[str]
 ) -> None:
     events = json.loads(run(capsys, "sql", "select time, kind from events", "-n", "9999", "--format", "json"))
@@ -341,7 +339,7 @@ def test_authors_are_exported_as_agent_trace_and_as_git_notes(
     assert {file["path"] for file in note["files"]} == {"app.py", "tools.py", "helper.py"}
 
 
-def test_everything_is_there_over_http(work: LongWork) -> None:
+def test_everything_is_available_over_http(work: LongWork) -> None:
     with serve_project(work.root.parent, project=work.root) as server:
         blame = server.get("/weft/blame", params={"path": "app.py"})
         assert summarise(blame, work) == work.expected["app.py"]
@@ -357,7 +355,7 @@ def test_everything_is_there_over_http(work: LongWork) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_other_stores_answer_the_same(
+def test_other_stores_give_the_same_answers(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = f"sqlite:{tmp_path}/sessions.db" if kind == "sqlite" else make_url()

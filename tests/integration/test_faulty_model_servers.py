@@ -46,23 +46,23 @@ class Wire(Struct, frozen=True):
     model: Model
 
 
-def by_pydantic_ai(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
+def make_pydantic_ai(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
     return PydanticAiProvider(client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}))
 
 
-def on_azure(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
+def make_azure(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
     own = {"Authorization": "Bearer k"}  # which this server wants beside Azure's
     return AzureOpenAI(client, replace(endpoint, headers=own, options={"useCompletionUrls": True}))
 
 
 WIRES = {
     "anthropic": Wire(AnthropicDialect, AnthropicMessages, CLAUDE),
-    "azure": Wire(OpenAIChatDialect, on_azure, GPT),
+    "azure": Wire(OpenAIChatDialect, make_azure, GPT),
     "bedrock": Wire(ConverseDialect, Bedrock, ON_BEDROCK),
     "chat": Wire(OpenAIChatDialect, OpenAIChat, GPT),
     "copilot": Wire(OpenAIChatDialect, Copilot, GPT),
     "gemini": Wire(GeminiDialect, Gemini, GEMINI_3),
-    "pydantic-ai": Wire(OpenAIChatDialect, by_pydantic_ai, GPT),
+    "pydantic-ai": Wire(OpenAIChatDialect, make_pydantic_ai, GPT),
     "responses": Wire(ResponsesDialect, OpenAIResponses, GPT_5),
 }
 
@@ -85,7 +85,7 @@ def html(server: FakeServer) -> None:
     server.send(b"<!doctype html><title>Welcome</title>", kind="text/html; charset=utf-8")
 
 
-def half_a_line(server: FakeServer) -> None:
+def send_half_a_line(server: FakeServer) -> None:
     whole = b"".join(server.dialect.frames([Say(text="one two three")]))
     server.send(whole[: len(whole) // 2 - 1])
 
@@ -95,23 +95,23 @@ def wrong_json(server: FakeServer) -> None:
     server.send(first, server.dialect.wrapped(b"{nonsense}"))
 
 
-def no_finish(server: FakeServer) -> None:
+def send_no_finish(server: FakeServer) -> None:
     server.send(*server.dialect.frames([Say(text="one two three")])[:4])
 
 
-def a_call_without_a_name(server: FakeServer) -> None:
+def send_call_without_name(server: FakeServer) -> None:
     server.send(*server.dialect.nameless_call())
 
 
-def nothing(server: FakeServer) -> None:
+def send_nothing(server: FakeServer) -> None:
     server.send()
 
 
-def silence(server: FakeServer) -> None:
+def stay_silent(server: FakeServer) -> None:
     server.hang()
 
 
-FAULTS = (html, half_a_line, wrong_json, no_finish, a_call_without_a_name, nothing)
+FAULTS = (html, send_half_a_line, wrong_json, send_no_finish, send_call_without_name, send_nothing)
 
 
 async def fail_and_go_on(name: str, fault: Callable[[FakeServer], None]) -> str:
@@ -132,14 +132,14 @@ async def fail_and_go_on(name: str, fault: Callable[[FakeServer], None]) -> str:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 @pytest.mark.parametrize("name", WIRES)
-async def test_the_failure_is_kept_and_the_session_goes_on(
+async def test_the_failure_is_stored_and_the_session_continues(
     name: str, fault: Callable[[FakeServer], None]
 ) -> None:
     assert await fail_and_go_on(name, fault)
 
 
 @pytest.mark.parametrize("name", WIRES)
-async def test_a_failure_names_the_address_that_was_asked_and_nothing_secret_in_it(name: str) -> None:
+async def test_a_failure_names_the_address_without_its_secrets(name: str) -> None:
     async with open_session(name) as (engine, harness):
         harness.server.refuse(400, "no")
         session = (await engine.api.create_session(SessionInput(title="t"))).id
@@ -154,8 +154,20 @@ async def test_a_failure_names_the_address_that_was_asked_and_nothing_secret_in_
         }
 
 
+@pytest.mark.parametrize("name", ["anthropic", "azure"])
+async def test_a_stored_failure_has_the_headers_of_the_answer_without_its_cookies(name: str) -> None:
+    async with open_session(name) as (engine, harness):
+        harness.server.refuse(400, "no", **{"set-cookie": "login=secret", "x-request-id": "r1"})
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = (await engine.api.prompt(session, text_prompt("go"))).info
+        assert isinstance(failed, AssistantMessage)
+        assert isinstance(failed.error, ApiFailure)
+        headers = failed.error.data.response_headers or {}
+        assert (headers["x-request-id"], headers.get("set-cookie")) == ("r1", None)
+
+
 @pytest.mark.parametrize("name", WIRES)
-async def test_two_ends_are_one(name: str) -> None:
+async def test_a_repeated_end_of_an_answer_is_ignored(name: str) -> None:
     async with open_session(name) as (engine, harness):
         frames = harness.server.dialect.frames([Say(text="one two")])
         harness.server.send(*frames, *frames)
@@ -167,7 +179,7 @@ async def test_two_ends_are_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WIRES)
-async def test_silence_has_an_end(name: str) -> None:
+async def test_a_silent_server_is_given_up(name: str) -> None:
     wire = WIRES[name]
     skip_waits = StreamDeadlines(connect=0.5, first_byte=0.05, between=0.05)
     async with (
@@ -176,7 +188,7 @@ async def test_silence_has_an_end(name: str) -> None:
         open_engine(model=wire.model, provider=harness.with_deadlines(skip_waits), skip_waits=True) as engine,
     ):
         for _ in range(6):
-            silence(harness.server)
+            stay_silent(harness.server)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)

@@ -40,11 +40,11 @@ from weft.testing.store_values import (
     PROJECT,
     SESSION,
     answer,
+    find_text,
     growth,
     prompt,
     session,
     text,
-    words,
 )
 
 OTHER = SessionID("ses_2")
@@ -67,7 +67,7 @@ def modes(root: Path) -> set[tuple[bool, int]]:
 # --- where things lie ---
 
 
-async def test_documents_lie_where_opencode_looks_for_them(root: Path, store: FileStore) -> None:
+async def test_documents_are_where_opencode_expects_them(root: Path, store: FileStore) -> None:
     await store.apply(
         ProjectUpdated(info=Project(id=PROJECT, worktree="/w", time=ProjectTime(created=1))),
         SessionCreated(info=session()),
@@ -94,7 +94,7 @@ async def test_documents_lie_where_opencode_looks_for_them(root: Path, store: Fi
     assert ".weft/kept/lease/ses_1.json" in files(root)
 
 
-async def test_documents_are_laid_out_as_opencode_lays_them_out(root: Path, store: FileStore) -> None:
+async def test_documents_are_formatted_like_those_of_opencode(root: Path, store: FileStore) -> None:
     await store.apply(PartUpdated(part=text("prt_1", "a")))
     assert (root / "part/msg_1/prt_1.json").read_bytes() == (
         b'{\n  "type": "text",\n  "id": "prt_1",\n  "sessionID": "ses_1",\n  "messageID": "msg_1",\n  "text": "a"\n}'
@@ -102,7 +102,7 @@ async def test_documents_are_laid_out_as_opencode_lays_them_out(root: Path, stor
     assert (root / "migration").read_bytes() == b"2"
 
 
-async def test_what_is_stored_is_for_its_owner_alone(root: Path, store: FileStore) -> None:
+async def test_stored_files_are_private_to_their_owner(root: Path, store: FileStore) -> None:
     await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
     await store.apply(PartUpdated(part=text("prt_1", "")))
     await store.apply(growth("prt_1", "b", 0))
@@ -124,14 +124,16 @@ async def test_a_deleted_session_leaves_no_file(root: Path, store: FileStore) ->
     assert [path for path in (root / "part", root / "message", root / "session/p1") if path.exists()] == []
 
 
-async def test_values_leave_a_few_lock_files_however_many_there_were(root: Path, store: FileStore) -> None:
+async def test_values_leave_a_bounded_number_of_lock_files(root: Path, store: FileStore) -> None:
     for number in range(100):
         await store.put_value(("share", f"s{number}"), number)
         assert await store.update_value(("a", f"{number}"), lambda _: 1) == 1
     assert len([name for name in files(root) if name.startswith(".weft/lock/value.")]) <= VALUE_LOCKS
 
 
-async def test_parts_that_opencode_left_behind_go_with_their_session(root: Path, store: FileStore) -> None:
+async def test_parts_left_behind_by_opencode_are_removed_with_their_session(
+    root: Path, store: FileStore
+) -> None:
     await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
     await store.apply(PartUpdated(part=text("prt_1", "a")))
     await store.apply(MessageUpdated(info=prompt("msg_9", of=OTHER)))
@@ -171,7 +173,7 @@ async def test_ids_that_are_paths_are_refused_and_nothing_is_written(root: Path,
 # --- documents that others wrote ---
 
 
-async def test_a_session_without_its_project_belongs_to_the_one_it_lies_in(
+async def test_a_session_without_a_project_belongs_to_that_of_its_directory(
     root: Path, store: FileStore
 ) -> None:
     await store.apply(SessionCreated(info=session()))
@@ -183,7 +185,9 @@ async def test_a_session_without_its_project_belongs_to_the_one_it_lies_in(
     assert await store.list_sessions(PROJECT) == [session()]
 
 
-async def test_a_move_that_opencode_cut_short_is_one_session_and_heals(root: Path, store: FileStore) -> None:
+async def test_a_move_interrupted_by_opencode_is_one_session_and_is_repaired(
+    root: Path, store: FileStore
+) -> None:
     await store.apply(SessionCreated(info=session()))
     twin = root / "session/global/ses_1.json"
     twin.parent.mkdir()
@@ -210,7 +214,9 @@ def plain_session(info: Any) -> Any:
     }
 
 
-async def test_what_opencode_rewrites_in_place_is_seen_by_the_next_read(root: Path, store: FileStore) -> None:
+async def test_documents_rewritten_by_opencode_are_seen_by_the_next_read(
+    root: Path, store: FileStore
+) -> None:
     await store.apply(SessionCreated(info=session(title="0000")))
     path = root / "session/p1/ses_1.json"
     for number in range(200):
@@ -218,7 +224,7 @@ async def test_what_opencode_rewrites_in_place_is_seen_by_the_next_read(root: Pa
         assert (await store.get_session(SESSION)).title == f"{number + 1:04}"
 
 
-async def test_what_is_remembered_is_read_again_once_it_changed(root: Path, store: FileStore) -> None:
+async def test_a_cached_document_is_read_again_after_a_change(root: Path, store: FileStore) -> None:
     await store.apply(SessionCreated(info=session(title="one")))
     path = root / "session/p1/ses_1.json"
     make_old(path)
@@ -233,7 +239,7 @@ async def test_what_is_remembered_is_read_again_once_it_changed(root: Path, stor
 # --- growth ---
 
 
-async def test_growth_never_writes_the_part_again(root: Path, store: FileStore) -> None:
+async def test_growth_does_not_rewrite_the_part(root: Path, store: FileStore) -> None:
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "")))
     before = (root / "part/msg_1/prt_1.json").stat()
     for number in range(500):
@@ -241,43 +247,39 @@ async def test_growth_never_writes_the_part_again(root: Path, store: FileStore) 
     after = (root / "part/msg_1/prt_1.json").stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     assert (root / ".weft/growth/msg_1/prt_1").stat().st_size < 500 * 60
-    assert await words(store) == "0123456789" * 500
+    assert await find_text(store) == "0123456789" * 500
     await store.apply(PartUpdated(part=text("prt_1", "done")))
     assert not (root / ".weft/growth/msg_1").exists()
 
 
-async def test_growth_of_a_part_that_opencode_replaced_counts_for_nothing(
-    root: Path, store: FileStore
-) -> None:
+async def test_growth_of_a_part_that_opencode_replaced_is_ignored(root: Path, store: FileStore) -> None:
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "old")))
     await store.apply(growth("prt_1", " grown", 3))
     path = root / "part/msg_1/prt_1.json"
     path.write_bytes(path.read_bytes().replace(b'"old"', b'"new"'))
-    assert await words(store) == "new"
+    assert await find_text(store) == "new"
     await store.apply(growth("prt_1", "er", 3))
-    assert await words(store) == "newer"
+    assert await find_text(store) == "newer"
 
 
-async def test_growth_cut_off_in_the_middle_of_a_piece_counts_up_to_there(
-    root: Path, store: FileStore
-) -> None:
+async def test_truncated_growth_counts_up_to_the_cut(root: Path, store: FileStore) -> None:
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "a")))
     await store.apply(growth("prt_1", "b", 1))
     path = root / ".weft/growth/msg_1/prt_1"
     whole_lines = path.read_bytes()
     await store.apply(growth("prt_1", "c" * 100, 2))
     path.write_bytes(path.read_bytes()[:-50])
-    assert await words(store) == "ab"
+    assert await find_text(store) == "ab"
     await store.apply(growth("prt_1", "d", 2))
-    assert await words(store) == "abd"
+    assert await find_text(store) == "abd"
     assert path.read_bytes().startswith(whole_lines)
     for broken in (b"", b"\x00" * 50, whole_lines[:5], whole_lines + b"nonsense\n"):
         path.write_bytes(broken)
-        assert await words(store) in ("a", "ab")
+        assert await find_text(store) in ("a", "ab")
     assert await store.damage() == []
 
 
-# --- what is promised is on the disk ---
+# --- flushing ---
 
 
 class WatchedDisk(Disk):
@@ -301,7 +303,7 @@ class WatchedDisk(Disk):
         super().flush(path)
 
 
-async def test_a_prompt_is_on_the_disk_with_its_parts_and_directories(root: Path) -> None:
+async def test_a_prompt_is_flushed_with_its_parts_and_directories(root: Path) -> None:
     disk = WatchedDisk()
     store = await open_file_store(root, disk)
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "a")))
@@ -316,7 +318,7 @@ async def test_a_prompt_is_on_the_disk_with_its_parts_and_directories(root: Path
     assert {str(root / name) for name in wanted} <= disk.flushed
 
 
-async def test_a_completed_message_is_on_disk_with_its_parts(root: Path) -> None:
+async def test_a_completed_message_is_flushed_with_its_parts(root: Path) -> None:
     disk = WatchedDisk()
     store = await open_file_store(root, disk)
     disk.flushed.clear()
@@ -340,7 +342,7 @@ async def test_a_completed_message_is_on_disk_with_its_parts(root: Path) -> None
 # --- among processes ---
 
 
-async def test_unrelated_sessions_do_not_wait_for_one_another(root: Path, store: FileStore) -> None:
+async def test_writes_to_different_sessions_do_not_wait_for_each_other(root: Path, store: FileStore) -> None:
     await store.apply(SessionCreated(info=session()), SessionCreated(info=session(OTHER)))
     with hold_lock(f"{root}/.weft/lock/session.ses_1"):
         async with asyncio.timeout(60):
@@ -363,7 +365,7 @@ async def test_a_tree_of_a_newer_format_is_refused(root: Path, store: FileStore)
 # --- without an event loop ---
 
 
-async def test_the_tree_lists_sessions_and_says_what_it_left_out(root: Path, store: FileStore) -> None:
+async def test_the_tree_lists_sessions_and_reports_what_it_skipped(root: Path, store: FileStore) -> None:
     await store.apply(SessionCreated(info=session()), SessionCreated(info=session(OTHER, created=NOW + 1)))
     (root / "session/p1/ses_3.json").write_bytes(b"\x00")
     tree = Tree(str(root))
@@ -376,7 +378,7 @@ async def test_the_tree_lists_sessions_and_says_what_it_left_out(root: Path, sto
     assert problem.where == str(root / "session/p1/ses_3.json")
 
 
-def test_the_tree_loads_nothing_that_listing_does_not_need() -> None:
+def test_listing_the_tree_imports_only_what_it_needs() -> None:
     heavy = ["asyncio", "weft.model.event", "weft.model.message", "subprocess", "pathlib", "shutil"]
     code = f"import sys, weft.store.files.tree; print([name for name in {heavy} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,6 +1,7 @@
 """The cache of the file store, and that it notices every change by other writers."""
 
 import asyncio
+import gc
 import json
 import sys
 import threading
@@ -11,10 +12,11 @@ from msgspec.structs import replace
 
 from given.file_store import make_old, open_file_store
 from weft.host.files import hold_lock
-from weft.model.event import MessageRemoved, MessageUpdated, PartUpdated, SessionCreated
+from weft.model.event import MessageRemoved, MessageUpdated, PartUpdated, SessionCreated, SessionDeleted
 from weft.model.ids import MessageID, SessionID
-from weft.model.message import MessageWithParts
+from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import TextPart
+from weft.model.session import SessionInfo
 from weft.store.files.cache import FULL_CHECK_MS, NEWEST_CHECKED, MessageCache
 from weft.store.files.layout import session_lock
 from weft.store.files.messages import MessageReader
@@ -53,7 +55,7 @@ def age_all(root: Path) -> None:
         make_old(path)
 
 
-def said(messages: list[MessageWithParts]) -> list[str]:
+def list_texts(messages: list[MessageWithParts]) -> list[str]:
     return [part.text for message in messages for part in message.parts if isinstance(part, TextPart)]
 
 
@@ -77,18 +79,18 @@ class Reading:
             return self._remembered.list_messages(SESSION, mark)
 
 
-async def test_what_nobody_changed_is_the_same_object(store: FileStore) -> None:
+async def test_an_unchanged_message_is_the_same_object(store: FileStore) -> None:
     first, second = await store.list_messages(SESSION), await store.list_messages(SESSION)
     assert len(first) == MANY
     assert all(one is other for one, other in zip(first, second, strict=True))
 
 
-async def test_a_list_is_the_callers_own(store: FileStore) -> None:
+async def test_a_returned_list_belongs_to_the_caller(store: FileStore) -> None:
     (await store.list_messages(SESSION)).clear()
     assert len(await store.list_messages(SESSION)) == MANY
 
 
-async def test_what_we_wrote_is_seen_wherever_it_stands(store: FileStore) -> None:
+async def test_our_own_writes_are_seen_at_any_position(store: FileStore) -> None:
     before = await store.list_messages(SESSION)
     await store.apply(
         PartUpdated(part=text("prt_003", "weft", of=name(3))),
@@ -96,7 +98,7 @@ async def test_what_we_wrote_is_seen_wherever_it_stands(store: FileStore) -> Non
         MessageUpdated(info=prompt("msg_between", created=NOW + 7)),
     )
     after = await store.list_messages(SESSION)
-    assert said(after[3:4]) == ["weft"]
+    assert list_texts(after[3:4]) == ["weft"]
     ids = [message.info.id for message in before if message.info.id != name(5)]
     place = ids.index(MessageID(name(7))) + 1
     assert [message.info.id for message in after] == [*ids[:place], "msg_between", *ids[place:]]
@@ -113,7 +115,7 @@ async def test_parts_that_we_wrote_are_not_read_again(store: FileStore) -> None:
     assert all(one is other for one, other in zip(after, before, strict=True) if one is not after[3])
 
 
-async def test_what_opencode_wrote_over_it_far_back_is_seen_within_a_minute(
+async def test_an_old_message_of_ours_overwritten_by_opencode_is_seen_within_a_minute(
     root: Path, store: FileStore
 ) -> None:
     now = 0
@@ -121,73 +123,90 @@ async def test_what_opencode_wrote_over_it_far_back_is_seen_within_a_minute(
     remembered.list_messages(SESSION, b"ours")
     with remembered.writing([PartUpdated(part=text("prt_003", "weft", of=name(3)))]):
         pass
-    assert said(remembered.list_messages(SESSION, b"ours")[3:4]) == ["weft"]
+    assert list_texts(remembered.list_messages(SESSION, b"ours")[3:4]) == ["weft"]
     now += FULL_CHECK_MS
-    assert said(remembered.list_messages(SESSION, b"ours")) == said(await store.list_messages(SESSION))
+    assert list_texts(remembered.list_messages(SESSION, b"ours")) == list_texts(
+        await store.list_messages(SESSION)
+    )
 
 
-async def test_what_could_not_be_written_is_looked_at_again(root: Path, store: FileStore) -> None:
+async def test_a_message_is_read_again_after_a_failed_write(root: Path, store: FileStore) -> None:
     remembered = MessageCache(MessageReader(Tree(str(root))), limit=1 << 20, now=lambda: 0)
-    before = said(remembered.list_messages(SESSION, b"ours"))
+    before = list_texts(remembered.list_messages(SESSION, b"ours"))
     with (
         pytest.raises(PermissionError),
         remembered.writing([PartUpdated(part=text("prt_003", "weft", of=name(3)))]),
     ):
         raise PermissionError
-    assert said(remembered.list_messages(SESSION, b"ours")) == before
+    assert list_texts(remembered.list_messages(SESSION, b"ours")) == before
 
 
 async def test_growth_is_seen(store: FileStore) -> None:
     await store.apply(PartUpdated(part=text("prt_1", "wa", of=name(2))))
     await store.list_messages(SESSION)
     await store.apply(growth("prt_1", "rp", 2, of=name(2)))
-    assert said((await store.list_messages(SESSION))[2:3]) == ["warp", "warp"]
+    assert list_texts((await store.list_messages(SESSION))[2:3]) == ["warp", "warp"]
 
 
 @pytest.mark.parametrize("number", [0, MANY - 1], ids=["far back", "the newest"])
-async def test_what_another_process_wrote_is_seen_at_once(store: FileStore, root: Path, number: int) -> None:
+async def test_writes_of_another_process_are_seen_at_once(store: FileStore, root: Path, number: int) -> None:
     other = FileStore(str(root))
     await store.list_messages(SESSION)
     await other.apply(PartUpdated(part=text(f"prt_{number:03}", "weft", of=name(number))))
-    assert said((await store.list_messages(SESSION))[number : number + 1]) == ["weft"]
+    assert list_texts((await store.list_messages(SESSION))[number : number + 1]) == ["weft"]
 
 
-async def test_what_opencode_wrote_over_the_newest_is_seen_at_once(store: FileStore, root: Path) -> None:
+async def test_a_write_by_another_process_is_seen_after_a_later_write_of_ours(
+    store: FileStore, root: Path
+) -> None:
+    other = FileStore(str(root))
+    await store.list_messages(SESSION)
+    await other.apply(PartUpdated(part=text("prt_000", "weft", of=name(0))))
+    await store.apply(PartUpdated(part=text(f"prt_{MANY - 1:03}", "ours", of=name(MANY - 1))))
+    messages = list_texts(await store.list_messages(SESSION))
+    assert (messages[0], messages[-1]) == ("weft", "ours")
+
+
+async def test_the_newest_message_overwritten_by_opencode_is_seen_at_once(
+    store: FileStore, root: Path
+) -> None:
     read = Reading(root)
     read()
     overwrite(root, MANY - 1, "weft")
-    assert said(read())[-1] == "weft"
+    assert list_texts(read())[-1] == "weft"
 
 
-async def test_where_opencode_has_been_everything_is_looked_at(store: FileStore, root: Path) -> None:
+async def test_after_a_write_of_opencode_everything_is_checked(store: FileStore, root: Path) -> None:
     read = Reading(root)
     read()
     overwrite(root, MANY - 1, "weft")
     overwrite(root, 0, "weft")
-    assert said(read())[0] == "weft"
+    assert list_texts(read())[0] == "weft"
     overwrite(root, 1, "weft")  # and for a while after, for it may not be done
-    assert said(read())[1] == "weft"
+    assert list_texts(read())[1] == "weft"
 
 
-async def test_what_opencode_wrote_far_back_is_seen_within_a_minute(store: FileStore, root: Path) -> None:
+async def test_an_old_message_written_by_opencode_is_seen_within_a_minute(
+    store: FileStore, root: Path
+) -> None:
     read = Reading(root)
     read()
     overwrite(root, 0, "weft")
     read.now += FULL_CHECK_MS
-    assert said(read())[0] == "weft"
+    assert list_texts(read())[0] == "weft"
 
 
 @pytest.mark.parametrize("mark", [None, b"two"], ids=["no mark", "somebody's mark"])
-async def test_without_a_mark_one_knows_nothing_is_taken_for_granted(
+async def test_without_a_known_mark_everything_is_checked(
     store: FileStore, root: Path, mark: bytes | None
 ) -> None:
     read = Reading(root)
     read()
     overwrite(root, 0, "weft")
-    assert said(read(mark))[0] == "weft"
+    assert list_texts(read(mark))[0] == "weft"
 
 
-async def test_a_message_that_cannot_be_read_is_left_out_until_it_can(store: FileStore, root: Path) -> None:
+async def test_an_unreadable_message_is_skipped_until_it_can_be_read(store: FileStore, root: Path) -> None:
     read = Reading(root)
     path = root / "message" / SESSION / f"{name(4)}.json"
     sound = path.read_text()
@@ -198,7 +217,7 @@ async def test_a_message_that_cannot_be_read_is_left_out_until_it_can(store: Fil
     assert name(4) in [message.info.id for message in read()]
 
 
-async def test_no_more_is_remembered_than_there_is_room(store: FileStore, root: Path) -> None:
+async def test_the_cache_is_bounded(store: FileStore, root: Path) -> None:
     tree = Tree(str(root))
     remembered = MessageCache(MessageReader(tree), limit=100)
     first, second = (remembered.list_messages(SESSION, b"one") for _ in range(2))
@@ -206,14 +225,14 @@ async def test_no_more_is_remembered_than_there_is_room(store: FileStore, root: 
     assert not remembered.has(SESSION)
 
 
-async def test_the_newest_few_are_those_of_all(store: FileStore) -> None:
+async def test_the_last_messages_equal_the_end_of_all_messages(store: FileStore) -> None:
     few = await store.list_messages(SESSION, last=4, before=MessageID(name(9)))
     everything = await store.list_messages(SESSION)
     assert few == everything[5:9]
     assert await store.list_messages(SESSION, last=4, before=MessageID(name(9))) == few
 
 
-async def test_threads_that_read_write_and_push_each_other_out_do_not_trip_over_one_another(
+async def test_concurrent_reads_writes_and_evictions_do_not_conflict(
     tmp_path: Path,
 ) -> None:
     store = await open_file_store(tmp_path / "storage")
@@ -263,3 +282,32 @@ async def test_waiting_for_a_lock_does_not_block_others(root: Path, store: FileS
             assert (await store.get_session(SessionID("ses_other"))).id == "ses_other"
         assert not any(each.done() for each in waiting)
     await asyncio.gather(*waiting)
+
+
+def find_held(session: SessionID) -> list[object]:
+    """Return the documents of a session that this process holds."""
+    gc.collect()
+    found = [each for each in gc.get_objects() if isinstance(each, SessionInfo | UserMessage | TextPart)]
+    return [
+        each for each in found if session == (each.id if isinstance(each, SessionInfo) else each.session_id)
+    ]
+
+
+@pytest.mark.parametrize("trashed", [False, True])
+async def test_a_removed_session_leaves_no_document_in_memory(store: FileStore, *, trashed: bool) -> None:
+    others = find_held(SESSION)  # of other tests in this process, whose sessions have the same id
+
+    def count_held() -> int:
+        known = {id(each) for each in others}
+        return sum(id(each) not in known for each in find_held(SESSION))
+
+    await store.get_session(SESSION)
+    await store.list_messages(SESSION, last=MANY)  # reads documents one by one, into their own cache
+    await store.list_messages(SESSION)
+    assert count_held() > MANY
+    if trashed:
+        await store.discard([SESSION], at=NOW)
+    else:
+        await store.apply(SessionDeleted(info=await store.get_session(SESSION)))
+    assert await store.list_sessions() == []  # and the thread no longer holds its last result
+    assert count_held() == 0

@@ -1,11 +1,20 @@
 """The file store with an unreadable file: it names the file, leaves it in place, and reads the rest."""
 
+import asyncio
+import json
 import os
+import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from given.damage import IN_ONE_DIRECTORY, damaged_bytes, damaged_values, to_json
 from given.file_store import list_documents, make_old, open_file_store
+from given.session_exports import export, session_id
+from weft.host.now import day_of
 from weft.model.event import (
     MessageUpdated,
     PartUpdated,
@@ -13,7 +22,13 @@ from weft.model.event import (
     SessionDeleted,
 )
 from weft.model.ids import SessionID
+from weft.model.message import MessageWithParts
+from weft.model.session_query import SessionQuery
+from weft.model.transfer import SessionExport
+from weft.model.wire import encode
 from weft.store.files.store import FileStore
+from weft.store.maintenance import open_maintenance
+from weft.store.statistics import StatisticsQuery
 from weft.testing.store_values import (
     ANSWER,
     NOW,
@@ -23,7 +38,7 @@ from weft.testing.store_values import (
     prompt,
     session,
     text,
-    whole,
+    with_parts,
 )
 
 OTHER = SessionID("ses_2")
@@ -51,7 +66,7 @@ BROKEN = {
 }
 
 
-async def full(store: FileStore) -> None:
+async def fill(store: FileStore) -> None:
     await store.apply(SessionCreated(info=session()), SessionCreated(info=session(OTHER, created=NOW + 1)))
     await store.apply(MessageUpdated(info=prompt()), MessageUpdated(info=answer()))
     await store.apply(*(PartUpdated(part=text(f"prt_{each}", each)) for each in "abc"))
@@ -59,13 +74,13 @@ async def full(store: FileStore) -> None:
 
 @pytest.mark.parametrize("how", BROKEN)
 async def test_a_broken_file_is_named_and_hides_no_other(root: Path, store: FileStore, how: str) -> None:
-    await full(store)
+    await fill(store)
     for name in ("session/p1/ses_2.json", "message/ses_1/msg_2.json", "part/msg_1/prt_b.json"):
         (root / name).write_bytes(BROKEN[how])
         make_old(root / name)
     assert await store.list_sessions() == [session()]
     parts = text("prt_a", "a"), text("prt_c", "c")
-    assert await store.list_messages(SESSION) == [whole(prompt(), *parts)]
+    assert await store.list_messages(SESSION) == [with_parts(prompt(), *parts)]
     assert await store.find_message(SESSION, ANSWER) is None
     damaged = await store.damage()
     assert {each.where for each in damaged} == {
@@ -77,20 +92,20 @@ async def test_a_broken_file_is_named_and_hides_no_other(root: Path, store: File
     assert (root / "part/msg_1/prt_b.json").read_bytes() == BROKEN[how]
 
 
-async def test_what_is_broken_can_be_replaced_and_deleted(root: Path, store: FileStore) -> None:
-    await full(store)
+async def test_a_broken_document_can_be_replaced_and_deleted(root: Path, store: FileStore) -> None:
+    await fill(store)
     for name in ("session/p1/ses_1.json", "message/ses_1/msg_1.json", "part/msg_1/prt_b.json"):
         (root / name).write_bytes(b"\x00")
     await store.apply(PartUpdated(part=text("prt_b", "again")), MessageUpdated(info=prompt()))
     found = await store.find_message(SESSION, PROMPT)
-    assert found == whole(prompt(), text("prt_a", "a"), text("prt_b", "again"), text("prt_c", "c"))
+    assert found == with_parts(prompt(), text("prt_a", "a"), text("prt_b", "again"), text("prt_c", "c"))
     await store.apply(SessionDeleted(info=session()))
     assert list_documents(root) == {"migration", "session/p1/ses_2.json"}
     assert await store.damage() == []
 
 
 async def test_a_file_that_is_not_a_document_is_named_and_left_alone(root: Path, store: FileStore) -> None:
-    await full(store)
+    await fill(store)
     strangers = {
         "message/ses_1/msg_3.json.tmp": "not a document",
         "part/msg_1/notes.txt": "not a document",
@@ -113,8 +128,110 @@ async def test_a_file_that_is_not_a_document_is_named_and_left_alone(root: Path,
 
 
 async def test_a_pipe_in_place_of_a_document_does_not_hang(root: Path, store: FileStore) -> None:
-    await full(store)
+    await fill(store)
     (root / "part/msg_1/prt_a.json").unlink()
     os.mkfifo(root / "part/msg_1/prt_a.json")
     [first, _] = await store.list_messages(SESSION)
     assert [part.id for part in first.parts] == ["prt_b", "prt_c"]
+
+
+TWO = (export(1, turns=2), export(2, turns=2))
+
+
+async def write_sessions(root: Path, *sessions: SessionExport) -> None:
+    store = await open_file_store(root)
+    with closing(store):
+        await apply_sessions(store, *sessions)
+
+
+async def apply_sessions(store: FileStore, *sessions: SessionExport) -> None:
+    for each in sessions:
+        await store.apply(SessionCreated(info=each.info))
+        for message in each.messages:
+            parts = (PartUpdated(part=part) for part in message.parts)
+            await store.apply(MessageUpdated(info=message.info), *parts)
+        await store.put_value(("note", each.info.id), {"a": [1]})
+
+
+def damage_files(root: Path, names: list[str], data: st.DataObject) -> set[str]:
+    """Damage some files: with odd values if they are JSON, else their bytes."""
+    damaged = set(data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3)))
+    for name in sorted(damaged):
+        raw = (root / name).read_bytes()
+        if name.endswith(".json") and data.draw(st.booleans()):
+            raw = to_json(data.draw(damaged_values(json.loads(raw))))
+        else:
+            raw = data.draw(damaged_bytes(raw))
+        (root / name).write_bytes(raw)
+        make_old(root / name)
+    return damaged
+
+
+async def read_everything(store: FileStore) -> dict[SessionID, list[MessageWithParts]]:
+    found = {each.id: await store.list_messages(each.id) for each in await store.list_sessions()}
+    for id in found:
+        await store.get_session(id)
+        await store.list_todos(id)
+        await store.list_diff(id)
+        await store.read_chain(id)
+        encode(await store.find_value(("note", id)))
+    await store.query_sessions(SessionQuery(limit=10))
+    await store.search("prompt", limit=10)
+    await store.figures(StatisticsQuery(day_of=day_of))
+    return found
+
+
+def check_undamaged(found: dict[SessionID, list[MessageWithParts]], damaged: set[str]) -> None:
+    """Check that whatever is in files that are with_parts was read."""
+    for each in TWO:
+        if f"session/there/{each.info.id}.json" in damaged:
+            continue
+        messages = {message.info.id: message for message in found[each.info.id]}
+        for message in each.messages:
+            if f"message/{each.info.id}/{message.info.id}.json" not in damaged:
+                parts = {part.id: part for part in messages[message.info.id].parts}
+                assert messages[message.info.id].info == message.info
+                whole_parts = [
+                    part for part in message.parts if f"part/{message.info.id}/{part.id}.json" not in damaged
+                ]
+                assert [parts[part.id] for part in whole_parts] == whole_parts
+
+
+def check_maintenance(root: Path, cache: Path) -> None:
+    stored = open_maintenance(f"file:{root}", cache=str(cache))
+    stored.check_format()
+    for fault in [*stored.find_damage(), *stored.find_orphans()]:
+        assert fault.where
+    for id in stored.list_session_ids():
+        stored.find_misplaced(id)
+        stored.read_chain(id)
+    stored.find_large()
+    stored.find_in_parts("prompt")
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_whatever_the_files_contain_the_others_are_read_and_can_be_written(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    good, root = tmp_path / "good", tmp_path / "storage"
+    if not good.exists():
+        asyncio.run(write_sessions(good, *TWO))
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(good, root)
+    damaged = damage_files(root, sorted(list_documents(root)), data)
+
+    async def use() -> None:
+        store = await open_file_store(root)
+        with closing(store):
+            await check(store)
+
+    async def check(store: FileStore) -> None:
+        check_undamaged(await read_everything(store), damaged)
+        check_maintenance(root, tmp_path / "cache")
+        new = text("prt_new", "new", of=TWO[0].messages[0].info.id, session=session_id(1))
+        await store.apply(PartUpdated(part=new))
+        await store.apply(SessionCreated(info=session("ses_3")), MessageUpdated(info=prompt(of="ses_3")))
+        assert await store.list_messages(SessionID("ses_3")) == [with_parts(prompt(of="ses_3"))]
+
+    asyncio.run(use())

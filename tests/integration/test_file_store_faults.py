@@ -60,34 +60,34 @@ BATCHES: dict[str, list[Durable]] = {
 }
 
 
-async def everything(store: Store) -> list[Any]:
+async def read_all(store: Store) -> list[Any]:
     sessions = await store.list_sessions()
     messages = [await store.list_messages(id) for id in (SESSION, OTHER)]
     return [sessions, messages, await store.list_todos(OTHER), await store.damage()]
 
 
-async def opened(root: Path) -> FileStore:
+async def open_store(root: Path) -> FileStore:
     store = FileStore(str(root))
     await store.prepare(lambda _: None)
     return store
 
 
-async def made(root: Path) -> Path:
-    store = await opened(root)
+async def make_store(root: Path) -> Path:
+    store = await open_store(root)
     await store.apply(*BEFORE)
     await store.apply(growth("prt_2", " grown", 3))
     return root
 
 
 @pytest.mark.parametrize("name", BATCHES)
-async def test_whichever_step_fails_nothing_is_half_done_and_it_works_again(
+async def test_whichever_step_fails_nothing_is_half_done_and_the_next_write_works(
     tmp_path: Path, name: str
 ) -> None:
-    template = await made(tmp_path / "template")
-    before = await everything(FileStore(str(template)))
+    template = await make_store(tmp_path / "template")
+    before = await read_all(FileStore(str(template)))
     after_root = Path(shutil.copytree(template, tmp_path / "after"))
     await FileStore(str(after_root)).apply(*BATCHES[name])
-    after = await everything(FileStore(str(after_root)))
+    after = await read_all(FileStore(str(after_root)))
     for at in count(1):
         root = Path(shutil.copytree(template, tmp_path / f"fails{at}"))
         disk = FailingDisk(at)
@@ -97,23 +97,25 @@ async def test_whichever_step_fails_nothing_is_half_done_and_it_works_again(
             raised = False
         except StoreError:
             raised = True
-        found = await everything(store)
+        found = await read_all(store)
         assert found in ([before, after] if raised else [after]), f"step {at}"
         if not disk.failed:
             break
         await store.apply(*BATCHES[name])
-        assert await everything(store) == after, f"step {at}, again"
-        assert await everything(await opened(root)) == after, f"step {at}, opened again"
-        assert left_behind(root) == [], f"step {at}"
+        assert await read_all(store) == after, f"step {at}, again"
+        assert await read_all(await open_store(root)) == after, f"step {at}, opened again"
+        assert list_leftovers(root) == [], f"step {at}"
 
 
 @pytest.mark.parametrize("name", BATCHES)
-async def test_a_disk_that_is_gone_for_good_leaves_what_another_can_open(tmp_path: Path, name: str) -> None:
-    template = await made(tmp_path / "template")
-    before = await everything(FileStore(str(template)))
+async def test_a_disk_that_fails_for_good_leaves_a_tree_that_another_process_can_open(
+    tmp_path: Path, name: str
+) -> None:
+    template = await make_store(tmp_path / "template")
+    before = await read_all(FileStore(str(template)))
     after_root = Path(shutil.copytree(template, tmp_path / "after"))
     await FileStore(str(after_root)).apply(*BATCHES[name])
-    after = await everything(FileStore(str(after_root)))
+    after = await read_all(FileStore(str(after_root)))
     for at in count(1):
         root = Path(shutil.copytree(template, tmp_path / f"fails{at}"))
         disk = FailingDisk(at, forever=True)
@@ -121,14 +123,14 @@ async def test_a_disk_that_is_gone_for_good_leaves_what_another_can_open(tmp_pat
         try:
             await store.apply(*BATCHES[name])
         except StoreError:
-            await everything(store)  # reading does not raise
-        assert await everything(await opened(root)) in (before, after), f"step {at}"
-        assert left_behind(root) == [], f"step {at}"
+            await read_all(store)  # reading does not raise
+        assert await read_all(await open_store(root)) in (before, after), f"step {at}"
+        assert list_leftovers(root) == [], f"step {at}"
         if not disk.failed:
             break
 
 
-def left_behind(root: Path) -> list[str]:
+def list_leftovers(root: Path) -> list[str]:
     own = root / ".weft"
     return [path.name for place in ("redo", "temp") for path in (own / place).glob("*")]
 
@@ -136,9 +138,9 @@ def left_behind(root: Path) -> list[str]:
 # --- the machine itself says no ---
 
 
-async def test_a_write_that_the_system_cuts_off_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    store = await opened(await made(tmp_path / "storage"))
-    before = await everything(store)
+async def test_a_truncated_write_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    store = await open_store(await make_store(tmp_path / "storage"))
+    before = await read_all(store)
     with limit_file_size(50_000):
         for batch in (
             [PartUpdated(part=text("prt_1", "x" * 100_000))],
@@ -147,9 +149,9 @@ async def test_a_write_that_the_system_cuts_off_is_refused_and_leaves_nothing(tm
         ):
             with pytest.raises(StoreError, match="File too large"):
                 await store.apply(*batch)
-            assert await everything(store) == before
+            assert await read_all(store) == before
         await store.apply(growth("prt_1", " small", 3))
-    assert left_behind(tmp_path / "storage") == []
+    assert list_leftovers(tmp_path / "storage") == []
     await store.apply(growth("prt_1", "x" * 100_000, 9))
     [message] = await store.list_messages(SESSION)
     assert message.parts[0] == text("prt_1", "one small" + "x" * 100_000)
@@ -170,7 +172,7 @@ def set_modes(place: Path, *, directories: int, files: int) -> None:
 @pytest.mark.parametrize("format", ["2", "1"])
 async def test_a_directory_that_cannot_be_written_can_be_read(format: str) -> None:
     with tempfile.TemporaryDirectory() as place:
-        root = await made(Path(place) / "storage")
+        root = await make_store(Path(place) / "storage")
         (root / "migration").write_text(format)
         set_modes(Path(place), directories=0o555, files=0o444)
         ended = read_without_permission(f"file:{root}")

@@ -1,4 +1,4 @@
-"""Pages of sessions: the same as from all documents, whoever wrote them, and without a look at each."""
+"""Pages of sessions are the same as if every document were read, whichever program wrote them, without reading each."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def make_session(number: int, **more: Any) -> SessionInfo:
     return SessionInfo(id=SessionID(f"ses_{number:05}"), directory="/d", title=f"Number {number}", **fields)
 
 
-def put(root: Path, session: SessionInfo) -> None:
+def write_document(root: Path, session: SessionInfo) -> None:
     """Write a document as OpenCode does: in place, without a lock."""
     path = root / "session" / session.project_id / f"{session.id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,10 +44,10 @@ def put(root: Path, session: SessionInfo) -> None:
 
 
 def fill(root: Path, count: int, **more: Any) -> list[SessionInfo]:
-    """Write so many sessions, oldest first."""
+    """Write `count` sessions, oldest first."""
     made = [make_session(number, **more) for number in range(count)]
     for session in made:
-        put(root, session)
+        write_document(root, session)
     (root / "migration").write_text("2")
     return made
 
@@ -64,12 +64,12 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("open", "stat"):
         original = getattr(os, name)
 
-        def counted(path: Any, *args: Any, original: Any = original, **more: Any) -> Any:
+        def count_call(path: Any, *args: Any, original: Any = original, **more: Any) -> Any:
             if str(path).endswith(".json") and "/session/" in str(path):
                 seen.append(str(path))
             return original(path, *args, **more)
 
-        monkeypatch.setattr(os, name, counted)
+        monkeypatch.setattr(os, name, count_call)
     return seen
 
 
@@ -100,7 +100,7 @@ def test_children_are_found_without_reading_other_sessions(
     made = fill(tmp_path, 100)
     children = [make_session(number, parent_id=made[5].id) for number in (200, 201)]
     for child in children:
-        put(tmp_path, child)
+        write_document(tmp_path, child)
     reader, query = open_reader(f"file:{tmp_path}"), SessionQuery(parent_id=made[5].id)
     assert reader.query_sessions(query) == children[::-1]
     seen = count_reads(monkeypatch)
@@ -108,9 +108,7 @@ def test_children_are_found_without_reading_other_sessions(
     assert len(set(seen)) == 2
 
 
-def test_a_directory_that_nobody_changed_is_not_listed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unchanged_directory_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = fill(tmp_path, 100)
     let_time_pass(tmp_path, 1)
     reader, query = open_reader(f"file:{tmp_path}"), SessionQuery(project_id=PROJECTS[0], limit=1)
@@ -119,18 +117,18 @@ def test_a_directory_that_nobody_changed_is_not_listed_again(
     with monkeypatch.context() as patched:
         patched.setattr(os, "listdir", None)
         assert reader.query_sessions(query) == [made[-1]]
-    put(tmp_path, new := make_session(1000))
+    write_document(tmp_path, new := make_session(1000))
     assert reader.query_sessions(query) == [new]
 
 
-def test_few_matches_are_looked_for_in_all_documents_at_once(tmp_path: Path) -> None:
+def test_rare_matches_are_searched_in_all_documents_at_once(tmp_path: Path) -> None:
     made = fill(tmp_path, 3 * MAX_SCANNED)
     reader = open_reader(f"file:{tmp_path}")
     assert reader.query_sessions(SessionQuery(search="Number 7", limit=1)) == [made[79]]
     assert reader.query_sessions(SessionQuery(search="number 59", limit=1)) == [made[599]]
 
 
-# --- who keeps it right ---
+# --- keeping the order up to date ---
 
 
 def test_many_new_sessions_are_added_to_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,21 +137,21 @@ def test_many_new_sessions_are_added_to_the_order(tmp_path: Path, monkeypatch: p
     open_reader(f"file:{tmp_path}").query_sessions(query)
     new = [make_session(1000 + number) for number in range(MAX_UNKNOWN + 1)]
     for session in new:
-        put(tmp_path, session)
+        write_document(tmp_path, session)
     assert open_reader(f"file:{tmp_path}").query_sessions(query) == new[:-2:-1]
     seen = count_reads(monkeypatch)
     assert open_reader(f"file:{tmp_path}").query_sessions(query) == new[:-2:-1]
     assert len(set(seen)) == 1
 
 
-def test_whoever_only_inspects_or_imports_writes_nothing(tmp_path: Path) -> None:
+def test_inspecting_and_importing_write_nothing(tmp_path: Path) -> None:
     made = fill(tmp_path, 100)
     assert FileReader(str(tmp_path)).query_sessions(SessionQuery(limit=1)) == [made[-1]]
     assert not (tmp_path / ".weft").exists()
 
 
 @pytest.mark.parametrize("broken", [b"", b"{", b"[[1]]", b"\xff\xfe"])
-def test_a_broken_order_is_made_anew(tmp_path: Path, broken: bytes) -> None:
+def test_a_damaged_order_is_rebuilt(tmp_path: Path, broken: bytes) -> None:
     made = fill(tmp_path, 100)
     query = SessionQuery(limit=2)
     assert open_reader(f"file:{tmp_path}").query_sessions(query) == made[:-3:-1]
@@ -162,15 +160,15 @@ def test_a_broken_order_is_made_anew(tmp_path: Path, broken: bytes) -> None:
     assert open_reader(f"file:{tmp_path}").query_sessions(query) == made[:-3:-1]
 
 
-def test_an_edit_by_hand_that_a_page_meets_is_noticed(tmp_path: Path) -> None:
+def test_an_edit_by_hand_on_a_page_is_noticed(tmp_path: Path) -> None:
     made = fill(tmp_path, 100)
     reader, query = open_reader(f"file:{tmp_path}"), SessionQuery(limit=2)
     reader.query_sessions(query)
-    put(tmp_path, replace(made[-1], time=SessionTime(created=1, updated=1)))
+    write_document(tmp_path, replace(made[-1], time=SessionTime(created=1, updated=1)))
     assert reader.query_sessions(query) == [made[-2], made[-3]]
 
 
-async def test_a_session_that_gets_another_time_or_parent_or_comes_again_is_where_it_belongs(
+async def test_a_session_whose_time_or_parent_changes_is_moved(
     tmp_path: Path,
 ) -> None:
     made = fill(tmp_path, 100)
@@ -262,7 +260,7 @@ class Pages(RuleBasedStateMachine):
             kept = replace(old.time, updated=info.time.updated, archived=info.time.archived)
             path.write_bytes(encode_pretty(replace(old, title="renamed", time=kept, weft=info.weft)))
         if not known:
-            put(self.root, info)
+            write_document(self.root, info)
 
     @rule(number=numbers)
     def delete_with_opencode(self, number: int) -> None:
@@ -288,7 +286,7 @@ class Pages(RuleBasedStateMachine):
         assert self.reader.query_sessions(query) == expected
 
     @invariant()
-    def a_page_is_the_same_as_from_all_documents(self) -> None:
+    def compare_a_page_with_all_documents(self) -> None:
         if self.documents():
             self.ask(SessionQuery(limit=5))
 

@@ -27,11 +27,11 @@ def writer(tmp_path: Path) -> SessionWriter:
     return SessionWriter(tmp_path)
 
 
-def found(writer: SessionWriter, words: str, project: ProjectID | None = None) -> list[str]:
+def find_sessions(writer: SessionWriter, words: str, project: ProjectID | None = None) -> list[str]:
     return [hit.session_id for hit in writer.index().search(words, limit=20, project=project)]
 
 
-def everything(writer: SessionWriter) -> list[object]:
+def read_index(writer: SessionWriter) -> list[object]:
     """Return the content of the index, without row numbers."""
     index = writer.index()
     with open_for_reading(*index.file) as database:
@@ -46,7 +46,7 @@ def everything(writer: SessionWriter) -> list[object]:
     return [sessions, messages, calls]
 
 
-def test_a_hit_says_where_the_words_stand(writer: SessionWriter) -> None:
+def test_a_hit_has_the_position_of_its_words(writer: SessionWriter) -> None:
     session = writer.session("one", "Weaving")
     asked = writer.prompt(session, "Please mend the Shuttle,\nit is broken")
     writer.answer(session, "Done.")
@@ -66,26 +66,26 @@ def test_a_hit_says_where_the_words_stand(writer: SessionWriter) -> None:
     ]
 
 
-def test_a_title_counts_most_then_what_was_said_then_what_a_tool_printed(writer: SessionWriter) -> None:
+def test_titles_rank_above_conversation_and_that_above_tool_output(writer: SessionWriter) -> None:
     done, said, titled = writer.session("done"), writer.session("said"), writer.session("titled", "A loom")
     message = writer.answer(done, "I looked.")
     writer.call(done, message, "bash", "the loom is here")
     writer.prompt(said, "where is the loom now")
 
-    assert found(writer, "loom") == [titled.id, said.id, done.id]
+    assert find_sessions(writer, "loom") == [titled.id, said.id, done.id]
 
 
-def test_all_words_must_be_there_as_beginnings_and_phrases_as_they_stand(writer: SessionWriter) -> None:
+def test_all_words_must_match_as_prefixes_and_phrases_literally(writer: SessionWriter) -> None:
     both, one = writer.session("both"), writer.session("one")
     writer.prompt(both, "warp and weft, threads of Zürich")
     writer.prompt(one, "warp alone")
 
-    assert found(writer, "warp weft") == [both.id]
-    assert found(writer, "thre") == [both.id]
-    assert found(writer, "zurich") == [both.id]
-    assert found(writer, '"warp and weft"') == [both.id]
-    assert found(writer, '"weft and warp"') == []
-    assert set(found(writer, "warp")) == {both.id, one.id}
+    assert find_sessions(writer, "warp weft") == [both.id]
+    assert find_sessions(writer, "thre") == [both.id]
+    assert find_sessions(writer, "zurich") == [both.id]
+    assert find_sessions(writer, '"warp and weft"') == [both.id]
+    assert find_sessions(writer, '"weft and warp"') == []
+    assert set(find_sessions(writer, "warp")) == {both.id, one.id}
 
 
 def test_errors_inputs_and_archived_sessions_of_all_projects_are_found(writer: SessionWriter) -> None:
@@ -95,42 +95,42 @@ def test_errors_inputs_and_archived_sessions_of_all_projects_are_found(writer: S
     message = writer.answer(elsewhere, "Trying.")
     writer.call(elsewhere, message, "grep", "permission denied by the warden", failed=True)
 
-    assert found(writer, "warden") == [elsewhere.id]
-    assert found(writer, "a.py") == [elsewhere.id]
-    assert found(writer, "warden", PROJECT) == []
+    assert find_sessions(writer, "warden") == [elsewhere.id]
+    assert find_sessions(writer, "a.py") == [elsewhere.id]
+    assert find_sessions(writer, "warden", PROJECT) == []
     assert writer.index().search("warden", limit=5)[0].archived
 
 
-def test_what_changes_is_seen_by_its_stamp_and_what_goes_is_gone(writer: SessionWriter) -> None:
+def test_changes_are_noticed_by_stamps_and_removed_sessions_are_not_found(writer: SessionWriter) -> None:
     session, other = writer.session("one"), writer.session("two")
     writer.prompt(session, "first words")
     writer.prompt(other, "first of the other")
-    assert set(found(writer, "first")) == {session.id, other.id}
+    assert set(find_sessions(writer, "first")) == {session.id, other.id}
 
     writer.prompt(session, "second words")
     writer.write(f"session/{PROJECT}/{session.id}", replace(session, title="Renamed"))
     (writer.storage / f"session/{PROJECT}/{other.id}.json").unlink()
 
-    assert found(writer, "second") == [session.id]
-    assert found(writer, "renamed") == [session.id]
-    assert found(writer, "first") == [session.id]
+    assert find_sessions(writer, "second") == [session.id]
+    assert find_sessions(writer, "renamed") == [session.id]
+    assert find_sessions(writer, "first") == [session.id]
 
 
-def test_an_answer_in_the_making_is_read_again_whatever_the_stamp_says(writer: SessionWriter) -> None:
+def test_an_incomplete_answer_is_read_again_even_if_its_stamp_is_unchanged(writer: SessionWriter) -> None:
     session = writer.session("one")
     writer.answer(session, "half", time={"created": START + 50})
-    assert found(writer, "half") == [session.id]
+    assert find_sessions(writer, "half") == [session.id]
 
     writer.answer(session, "wholly done")
-    assert found(writer, "wholly") == [session.id]
+    assert find_sessions(writer, "wholly") == [session.id]
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied", "garbled", "cut", "foreign"])
-def test_a_lost_or_bad_index_is_made_anew(writer: SessionWriter, how: str) -> None:
+def test_a_lost_or_damaged_index_is_rebuilt(writer: SessionWriter, how: str) -> None:
     session = writer.session("one")
     writer.prompt(session, "mend the loom " * 200)
-    assert found(writer, "loom") == [session.id]
-    before, path = everything(writer), Path(writer.index().file.path)
+    assert find_sessions(writer, "loom") == [session.id]
+    before, path = read_index(writer), Path(writer.index().file.path)
     match how:
         case "deleted":
             path.unlink()
@@ -145,11 +145,11 @@ def test_a_lost_or_bad_index_is_made_anew(writer: SessionWriter, how: str) -> No
         case _:
             path.write_bytes(b"not a database at all" * 500)
 
-    assert found(writer, "loom") == [session.id]
-    assert everything(writer) == before
+    assert find_sessions(writer, "loom") == [session.id]
+    assert read_index(writer) == before
 
 
-def test_where_no_index_can_be_kept_words_are_found_all_the_same(writer: SessionWriter) -> None:
+def test_search_works_without_an_index(writer: SessionWriter) -> None:
     session = writer.session("one")
     writer.prompt(session, "mend the loom")
     Path(writer.cache).write_text("a file where a directory should be")
@@ -161,7 +161,7 @@ def test_where_no_index_can_be_kept_words_are_found_all_the_same(writer: Session
     assert len(warned) == 1
 
 
-def test_following_what_happens_gives_the_same_as_reading_everything(writer: SessionWriter) -> None:
+def test_following_events_gives_the_same_index_as_reading_everything(writer: SessionWriter) -> None:
     index = writer.index()
     session = writer.session("one")
     for number in range(5):
@@ -174,14 +174,14 @@ def test_following_what_happens_gives_the_same_as_reading_everything(writer: Ses
     again = writer.answer(session, "an answer", cost="0.25")
     writer.call(session, again, "bash", "ok")
     index.update({session.id: {again}})
-    followed = everything(writer)
+    followed = read_index(writer)
     Path(index.file.path).unlink()
     index.refresh()
 
-    assert everything(writer) == followed
+    assert read_index(writer) == followed
 
 
-def test_a_long_session_that_has_just_come_is_left_to_the_next_search(writer: SessionWriter) -> None:
+def test_a_new_long_session_is_left_to_the_next_search(writer: SessionWriter) -> None:
     session, index = writer.session("one"), writer.index()
     asked = [writer.prompt(session, f"prompt number{number}") for number in range(2 * MAX_UPDATED_MESSAGES)]
     index.update({session.id: set(asked[-1:])})
@@ -191,17 +191,17 @@ def test_a_long_session_that_has_just_come_is_left_to_the_next_search(writer: Se
     assert all(index.search(f"number{number}", limit=5) for number in range(2 * MAX_UPDATED_MESSAGES))
 
 
-def test_a_session_that_was_removed_is_forgotten(writer: SessionWriter) -> None:
+def test_a_removed_session_is_removed_from_the_index(writer: SessionWriter) -> None:
     session, index = writer.session("one"), writer.index()
     writer.prompt(session, "mend")
     index.update({session.id: set()})
     (writer.storage / f"session/{PROJECT}/{session.id}.json").unlink()
     index.update({session.id: set()})
 
-    assert everything(writer) == [[], [], []]
+    assert read_index(writer) == [[], [], []]
 
 
-def test_several_processes_may_index_at_once(writer: SessionWriter) -> None:
+def test_several_processes_may_index_concurrently(writer: SessionWriter) -> None:
     for number in range(150):
         session = writer.session(f"s{number}")
         writer.prompt(session, f"loom number{number}")
@@ -215,10 +215,10 @@ def test_several_processes_may_index_at_once(writer: SessionWriter) -> None:
 
     assert [process.communicate(timeout=60)[0].strip() for process in running] == ["150"] * 3
     assert [process.returncode for process in running] == [0, 0, 0]
-    assert len(found(writer, "number7")) == 11  # 7, 70 to 79, and nothing twice
+    assert len(find_sessions(writer, "number7")) == 11  # 7, 70 to 79, and nothing twice
 
 
-def test_figures_are_those_of_the_tree(writer: SessionWriter) -> None:
+def test_figures_equal_those_of_the_tree(writer: SessionWriter) -> None:
     one, two = writer.session("one"), writer.session("two", project_id=ProjectID("p2"))
     copied = writer.prompt(one, "from before a fork")
     path = writer.storage / f"message/{one.id}/{copied}.json"
@@ -303,7 +303,7 @@ def test_a_small_project_has_no_cache(writer: SessionWriter) -> None:
     assert list(Path(writer.cache).rglob("*.list")) == []
 
 
-def test_what_was_just_written_is_not_cached(writer: SessionWriter) -> None:
+def test_recently_written_documents_are_not_cached(writer: SessionWriter) -> None:
     made = [writer.session(f"s{number:03}") for number in range(600)]
     path = writer.storage / f"session/{PROJECT}/{made[5].id}.json"
     os.utime(path)

@@ -7,11 +7,12 @@ import pytest
 
 from given.failing_disk import FailingDisk
 from weft.errors import StoreError
-from weft.host.files import Disk
+from weft.host.files import Disk, is_locked
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
+from weft.store.files.layout import Layout, session_lock
 from weft.store.files.store import FileStore
-from weft.testing.store_contract import AT, NAME, OTHER, full
+from weft.testing.store_contract import AT, NAME, OTHER, make_full_session
 from weft.testing.store_values import PROMPT, SESSION, growth, prompt, session, text
 
 
@@ -26,17 +27,17 @@ def documents(root: Path) -> dict[str, bytes]:
     }
 
 
-async def made(root: Path) -> FileStore:
+async def make_store(root: Path) -> FileStore:
     store = FileStore(str(root))
     await store.prepare(lambda _: None)
-    await store.apply(*full(SESSION, PROMPT), *full(OTHER, "msg_9"))
+    await store.apply(*make_full_session(SESSION, PROMPT), *make_full_session(OTHER, "msg_9"))
     await store.apply(PartUpdated(part=text("prt_7", "its message is gone", of="msg_lost")))
     await store.apply(growth("prt_1", "more", 1))
     return store
 
 
-async def test_a_bundle_comes_back_byte_for_byte_with_growth_and_strays(tmp_path: Path) -> None:
-    store = await made(tmp_path)
+async def test_a_bundle_is_restored_byte_for_byte_with_growth_and_foreign_files(tmp_path: Path) -> None:
+    store = await make_store(tmp_path)
     odd = tmp_path / "message" / SESSION / "msg_broken.json"
     odd.write_bytes(b"{half")
     before = documents(tmp_path)
@@ -48,17 +49,17 @@ async def test_a_bundle_comes_back_byte_for_byte_with_growth_and_strays(tmp_path
 
 
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "from then on"])
-async def test_a_disk_that_fails_leaves_all_or_nothing_of_a_discard_and_of_a_restore(
+async def test_a_failing_disk_leaves_all_or_nothing_of_a_discard_and_a_restore(
     tmp_path: Path, forever: bool
 ) -> None:
     """Fail at every call of the disk in turn: after opening again, either state is complete."""
     seen = set()
     for at in range(1, 200):
         root = tmp_path / str(at)
-        healthy = await made(root)
+        healthy = await make_store(root)
         there = documents(root)
         failing = FailingDisk(at, forever=forever)
-        seen.add(await tried(FileStore(str(root), disk=failing), root, there))
+        seen.add(await discard_and_restore(FileStore(str(root), disk=failing), root, there))
         if not failing.failed:
             break
         await healthy.prepare(lambda _: None)
@@ -67,7 +68,7 @@ async def test_a_disk_that_fails_leaves_all_or_nothing_of_a_discard_and_of_a_res
     assert seen == {"there", "gone", "back"} if not forever else seen >= {"there", "back"}
 
 
-async def tried(store: FileStore, root: Path, there: dict[str, bytes]) -> str:
+async def discard_and_restore(store: FileStore, root: Path, there: dict[str, bytes]) -> str:
     """Discard and restore with a failing disk, and return the result as a working store reads it."""
     done = "there"
     try:
@@ -92,8 +93,8 @@ async def tried(store: FileStore, root: Path, there: dict[str, bytes]) -> str:
     return done
 
 
-async def test_two_who_restore_the_same_bundle_do_not_get_in_each_others_way(tmp_path: Path) -> None:
-    store = await made(tmp_path)
+async def test_two_processes_may_restore_the_same_bundle(tmp_path: Path) -> None:
+    store = await make_store(tmp_path)
     await store.discard([SESSION], at=AT)
     ended = await asyncio.gather(
         *(FileStore(str(tmp_path)).restore(NAME) for _ in range(4)), return_exceptions=True
@@ -102,8 +103,8 @@ async def test_two_who_restore_the_same_bundle_do_not_get_in_each_others_way(tmp
     assert len(await store.list_sessions()) == 2
 
 
-async def test_what_lies_in_the_way_of_a_restore_is_left_alone(tmp_path: Path) -> None:
-    store = await made(tmp_path)
+async def test_existing_files_are_not_overwritten_by_a_restore(tmp_path: Path) -> None:
+    store = await make_store(tmp_path)
     await store.discard([SESSION], at=AT)
     await store.apply(MessageUpdated(info=prompt("msg_new")))
     with pytest.raises(StoreError, match="in the way"):
@@ -112,7 +113,7 @@ async def test_what_lies_in_the_way_of_a_restore_is_left_alone(tmp_path: Path) -
     assert len(await store.list_messages(SESSION)) == 1
 
 
-async def test_a_session_that_begins_with_a_history_is_put_whole(tmp_path: Path) -> None:
+async def test_a_session_that_begins_with_a_history_is_stored_completely(tmp_path: Path) -> None:
     store = FileStore(str(tmp_path))
     id = SessionID("ses_long")
     infos = [prompt(f"msg_{number:03}", of=id, created=number + 1) for number in range(120)]
@@ -127,3 +128,35 @@ async def test_a_session_that_begins_with_a_history_is_put_whole(tmp_path: Path)
     ]
     assert await store.damage() == []
     assert list((tmp_path / ".weft" / "temp").iterdir()) == []
+
+
+class LockWatch(Disk):
+    """Notes for each lock file that is removed whether somebody held it then."""
+
+    def __init__(self) -> None:
+        self.removed: list[bool] = []
+
+    def remove(self, path: str) -> None:
+        if "/lock/session." in path:
+            self.removed.append(is_locked(path))
+        super().remove(path)
+
+
+def list_locks(root: Path) -> list[str]:
+    """Return the names of the locks of sessions."""
+    return sorted(path.name for path in Path(Layout(str(root)).locks).glob("session.*"))
+
+
+async def test_a_purge_removes_a_lock_only_while_it_holds_it_and_if_the_session_is_gone(
+    tmp_path: Path,
+) -> None:
+    disk = LockWatch()
+    store = FileStore(str(tmp_path), disk=disk)
+    await store.prepare(lambda _: None)
+    await store.apply(*make_full_session(SESSION, PROMPT), *make_full_session(OTHER, "msg_9"))
+    await store.discard([SESSION, OTHER], at=AT)
+    await store.apply(SessionCreated(info=session()))  # the same id again
+    disk.removed.clear()
+    await store.purge(NAME)
+    assert disk.removed == [True]
+    assert list_locks(tmp_path) == [session_lock(SESSION)]

@@ -39,7 +39,7 @@ def root(data: Path) -> Path:
     return data / "storage"
 
 
-def put(path: Path, document: Any) -> bytes:
+def write_document(path: Path, document: Any) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document))
     return path.read_bytes()
@@ -48,7 +48,7 @@ def put(path: Path, document: Any) -> bytes:
 def put_old(place: Path, session: str, worktree: str, created: int = 5) -> None:
     """Write a session with one message and one part in the layout of the first versions."""
     message, part, base = f"msg_of_{session}", f"prt_of_{session}", place / "storage/session"
-    put(
+    write_document(
         base / f"info/{session}.json",
         {
             "id": session,
@@ -58,7 +58,7 @@ def put_old(place: Path, session: str, worktree: str, created: int = 5) -> None:
             "odd": 1,
         },
     )
-    put(
+    write_document(
         base / f"message/{session}/{message}.json",
         {
             "id": message,
@@ -68,13 +68,13 @@ def put_old(place: Path, session: str, worktree: str, created: int = 5) -> None:
             "path": {"cwd": worktree, "root": worktree},
         },
     )
-    put(
+    write_document(
         base / f"part/{session}/{message}/{part}.json",
         {"id": part, "sessionID": session, "messageID": message, "type": "text", "text": session},
     )
 
 
-def carried(id: str, project: str, directory: str = "", created: int = 5) -> SessionInfo:
+def upgraded_session(id: str, project: str, directory: str = "", created: int = 5) -> SessionInfo:
     return SessionInfo(
         id=SessionID(id),
         title=id,
@@ -86,7 +86,7 @@ def carried(id: str, project: str, directory: str = "", created: int = 5) -> Ses
     )
 
 
-def carried_message(session: str, worktree: str) -> MessageWithParts:
+def upgraded_message(session: str, worktree: str) -> MessageWithParts:
     ids: Any = {"session_id": SessionID(session), "message_id": MessageID(f"msg_of_{session}")}
     info = AssistantMessage(
         id=ids["message_id"],
@@ -97,7 +97,7 @@ def carried_message(session: str, worktree: str) -> MessageWithParts:
     return MessageWithParts(info=info, parts=(TextPart(id=PartID(f"prt_of_{session}"), text=session, **ids),))
 
 
-async def opened(root: Path, commits: dict[str, str] | None = None) -> FileStore:
+async def open_upgraded(root: Path, commits: dict[str, str] | None = None) -> FileStore:
     store = FileStore(str(root))
     await store.prepare((commits or {}).get)
     return store
@@ -108,36 +108,36 @@ def number(root: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
-def damaged(found: list[Any]) -> list[str]:
+def list_places(found: list[Any]) -> list[str]:
     return [each.where for each in found]
 
 
 # --- from nothing, and from today ---
 
 
-async def test_a_new_tree_is_of_the_newest_format(root: Path) -> None:
-    store = await opened(root)
+async def test_a_new_tree_has_the_newest_format(root: Path) -> None:
+    store = await open_upgraded(root)
     assert (number(root), await store.list_sessions(), await store.damage()) == (b"2", [], [])
 
 
-async def test_an_unreadable_number_counts_as_none(root: Path) -> None:
-    put(root / "migration", "nonsense")
-    await opened(root)
+async def test_an_unreadable_format_number_counts_as_none(root: Path) -> None:
+    write_document(root / "migration", "nonsense")
+    await open_upgraded(root)
     assert number(root) == b"2"
 
 
 # --- from 0: sessions that lie with their project ---
 
 
-async def test_old_sessions_are_carried_into_the_tree_with_all_they_have(data: Path, root: Path) -> None:
+async def test_old_sessions_are_moved_into_the_tree_with_all_their_data(data: Path, root: Path) -> None:
     put_old(data / "project/Users-me-work", "ses_a", "/work", created=7)
     put_old(data / "project/Users-me-work", "ses_b", "/work")
-    store = await opened(root, {"/work": COMMIT})
+    store = await open_upgraded(root, {"/work": COMMIT})
     assert await store.list_sessions() == [
-        carried("ses_b", COMMIT, "/work"),
-        carried("ses_a", COMMIT, "/work", created=7),
+        upgraded_session("ses_b", COMMIT, "/work"),
+        upgraded_session("ses_a", COMMIT, "/work", created=7),
     ]
-    assert await store.list_messages(SessionID("ses_b")) == [carried_message("ses_b", "/work")]
+    assert await store.list_messages(SessionID("ses_b")) == [upgraded_message("ses_b", "/work")]
     assert await store.list_projects() == [
         Project(
             id=ProjectID(COMMIT),
@@ -150,18 +150,18 @@ async def test_old_sessions_are_carried_into_the_tree_with_all_they_have(data: P
     assert (data / "project/Users-me-work/storage/session/info/ses_a.json").exists()
 
 
-async def test_sessions_outside_any_repository_are_carried_too(data: Path, root: Path) -> None:
+async def test_sessions_outside_of_repositories_are_moved_too(data: Path, root: Path) -> None:
     put_old(data / "project/global", "ses_g", "/anywhere")
     put_old(data / "project/gone", "ses_d", "/deleted")
-    store = await opened(root)
+    store = await open_upgraded(root)
     assert await store.list_sessions(ProjectID("global")) == [
-        carried("ses_g", "global"),
-        carried("ses_d", "global", "/deleted"),
+        upgraded_session("ses_g", "global"),
+        upgraded_session("ses_d", "global", "/deleted"),
     ]
-    assert await store.list_messages(SessionID("ses_g")) == [carried_message("ses_g", "/anywhere")]
+    assert await store.list_messages(SessionID("ses_g")) == [upgraded_message("ses_g", "/anywhere")]
 
 
-async def test_a_project_that_has_a_record_keeps_it(data: Path, root: Path) -> None:
+async def test_an_existing_project_record_is_kept(data: Path, root: Path) -> None:
     put_old(data / "project/work", "ses_a", "/work")
     known = {
         "id": COMMIT,
@@ -170,8 +170,8 @@ async def test_a_project_that_has_a_record_keeps_it(data: Path, root: Path) -> N
         "time": {"created": 1, "updated": 2},
         "sandboxes": [],
     }
-    put(root / f"project/{COMMIT}.json", known)
-    store = await opened(root, {"/work": COMMIT})
+    write_document(root / f"project/{COMMIT}.json", known)
+    store = await open_upgraded(root, {"/work": COMMIT})
     assert [project.name for project in await store.list_projects()] == ["Mine"]
 
 
@@ -185,28 +185,28 @@ async def test_a_document_that_cannot_be_upgraded_is_reported_and_retried_and_th
     sound = [path.read_bytes() for path in broken]
     for path in broken:
         path.write_bytes(b"\x00\x00")
-    store = await opened(root, {"/work": COMMIT})
+    store = await open_upgraded(root, {"/work": COMMIT})
     assert [each.id for each in await store.list_sessions()] == ["ses_c", "ses_a"]
-    assert await store.list_messages(SessionID("ses_b")) == [carried_message("ses_b", "/work")]
-    assert damaged(await store.damage()) == [str(path) for path in broken]
+    assert await store.list_messages(SessionID("ses_b")) == [upgraded_message("ses_b", "/work")]
+    assert list_places(await store.damage()) == [str(path) for path in broken]
     assert number(root) is None
 
-    await store.apply(SessionDeleted(info=carried("ses_a", COMMIT)))
+    await store.apply(SessionDeleted(info=upgraded_session("ses_a", COMMIT)))
     for path, raw in zip(broken, sound, strict=True):
         path.write_bytes(raw)
-    store = await opened(root, {"/work": COMMIT})
+    store = await open_upgraded(root, {"/work": COMMIT})
     assert [each.id for each in await store.list_sessions()] == ["ses_c", "ses_b"], (
         "what was deleted stays so"
     )
-    assert await store.list_messages(SessionID("ses_c")) == [carried_message("ses_c", "/work")]
+    assert await store.list_messages(SessionID("ses_c")) == [upgraded_message("ses_c", "/work")]
     assert (number(root), await store.damage()) == (b"2", [])
 
 
-async def test_the_project_is_told_by_git_itself(data: Path, root: Path, tmp_path: Path) -> None:
+async def test_the_project_is_identified_by_git(data: Path, root: Path, tmp_path: Path) -> None:
     worktree, commit = repository(tmp_path / "work")
     put_old(data / "project/work", "ses_a", worktree)
     async with open_store(f"file:{root}") as store:
-        assert await store.list_sessions() == [carried("ses_a", commit, worktree)]
+        assert await store.list_sessions() == [upgraded_session("ses_a", commit, worktree)]
     assert find_root_commit(str(tmp_path / "nowhere")) is None
 
 
@@ -220,32 +220,32 @@ def repository(path: Path) -> tuple[str, str]:
     return str(path), said.stdout.strip()
 
 
-async def test_whichever_step_fails_the_next_opening_ends_where_it_would_have(
+async def test_an_upgrade_that_failed_at_any_step_is_completed_by_the_next_opening(
     data: Path, tmp_path: Path
 ) -> None:
     put_old(data / "project/work", "ses_a", "/work")
     put_old(data / "project/global", "ses_g", "/anywhere")
-    put(data / "storage/migration", 0)
+    write_document(data / "storage/migration", 0)
     put_session(data / "storage", "ses_c", {"diffs": DIFFS})
-    expected = await everything(await opened(copied(data, tmp_path / "whole"), {"/work": COMMIT}))
+    expected = await read_all(await open_upgraded(copy_data(data, tmp_path / "whole"), {"/work": COMMIT}))
     for at in count(1):
-        root, disk = copied(data, tmp_path / f"fails{at}"), FailingDisk(at)
+        root, disk = copy_data(data, tmp_path / f"fails{at}"), FailingDisk(at)
         with suppress(StoreError):
             await FileStore(str(root), disk=disk).prepare({"/work": COMMIT}.get)
         if number(root) == b"2":
-            assert await everything(FileStore(str(root))) == expected, f"step {at}, marked as done"
-        again = await opened(root, {"/work": COMMIT})
-        assert await everything(again) == expected, f"step {at}"
+            assert await read_all(FileStore(str(root))) == expected, f"step {at}, marked as done"
+        again = await open_upgraded(root, {"/work": COMMIT})
+        assert await read_all(again) == expected, f"step {at}"
         assert number(root) == b"2"
         if not disk.failed:
             break
 
 
-def copied(data: Path, to: Path) -> Path:
+def copy_data(data: Path, to: Path) -> Path:
     return Path(shutil.copytree(data, to)) / "storage"
 
 
-async def everything(store: FileStore) -> list[Any]:
+async def read_all(store: FileStore) -> list[Any]:
     sessions = await store.list_sessions()
     return [
         await store.list_projects(),
@@ -259,10 +259,10 @@ async def everything(store: FileStore) -> list[Any]:
 
 def put_session(root: Path, id: str, summary: Any, **more: Any) -> bytes:
     document = {"id": id, "time": {"created": 1, "updated": 2}, "odd": [1], "summary": summary, **more}
-    return put(root / f"session/p1/{id}.json", document)
+    return write_document(root / f"session/p1/{id}.json", document)
 
 
-def lifted(id: str, *, files: int) -> SessionInfo:
+def session_with_summary(id: str, *, files: int) -> SessionInfo:
     return SessionInfo(
         id=SessionID(id),
         project_id=ProjectID("p1"),
@@ -272,14 +272,14 @@ def lifted(id: str, *, files: int) -> SessionInfo:
     )
 
 
-async def test_diffs_are_lifted_out_of_the_session_and_the_original_is_kept(root: Path) -> None:
-    put(root / "migration", 1)
+async def test_diffs_are_moved_out_of_the_session_and_the_original_is_kept(root: Path) -> None:
+    write_document(root / "migration", 1)
     counted = put_session(root, "ses_a", {"diffs": DIFFS, "files": 7}, projectID="p1")
     uncounted = put_session(root, "ses_b", {"diffs": DIFFS})
     newest = put_session(root, "ses_c", {"additions": 1, "deletions": 1, "files": 1}, projectID="p1")
-    store = await opened(root)
-    assert await store.get_session(SessionID("ses_a")) == lifted("ses_a", files=7)
-    assert await store.get_session(SessionID("ses_b")) == lifted("ses_b", files=2)
+    store = await open_upgraded(root)
+    assert await store.get_session(SessionID("ses_a")) == session_with_summary("ses_a", files=7)
+    assert await store.get_session(SessionID("ses_b")) == session_with_summary("ses_b", files=2)
     expected = [
         FileDiff(file="a", before="", after="1\n", additions=1, deletions=0),
         FileDiff(file="b", before="2\n", after="", additions=2, deletions=3, extra_={"mood": "odd"}),
@@ -292,26 +292,29 @@ async def test_diffs_are_lifted_out_of_the_session_and_the_original_is_kept(root
     assert (number(root), await store.damage()) == (b"2", [])
 
 
-async def test_a_session_that_cannot_be_lifted_holds_the_number_back_and_nothing_else(root: Path) -> None:
-    put(root / "migration", 1)
+async def test_a_session_that_cannot_be_upgraded_only_holds_back_the_format_number(root: Path) -> None:
+    write_document(root / "migration", 1)
     put_session(root, "ses_a", {"diffs": DIFFS})
     (root / "session/p1/ses_b.json").write_bytes(b"{")
-    store = await opened(root)
-    assert await store.list_sessions() == [lifted("ses_a", files=2)]
-    assert damaged(await store.damage()) == [str(root / "session/p1/ses_b.json")]
+    store = await open_upgraded(root)
+    assert await store.list_sessions() == [session_with_summary("ses_a", files=2)]
+    assert list_places(await store.damage()) == [str(root / "session/p1/ses_b.json")]
     assert number(root) == b"1"
     put_session(root, "ses_b", {"diffs": DIFFS})
-    store = await opened(root)
-    assert await store.list_sessions() == [lifted("ses_b", files=2), lifted("ses_a", files=2)]
+    store = await open_upgraded(root)
+    assert await store.list_sessions() == [
+        session_with_summary("ses_b", files=2),
+        session_with_summary("ses_a", files=2),
+    ]
     assert number(root) == b"2"
 
 
-async def test_lifting_again_keeps_the_first_original_and_the_newer_diff(root: Path) -> None:
-    put(root / "migration", 1)
+async def test_a_repeated_upgrade_keeps_the_first_original_and_the_newer_diff(root: Path) -> None:
+    write_document(root / "migration", 1)
     first = put_session(root, "ses_a", {"diffs": DIFFS})
-    await opened(root)
-    put(root / "migration", 1)
+    await open_upgraded(root)
+    write_document(root / "migration", 1)
     put_session(root, "ses_a", {"diffs": []})
-    store = await opened(root)
+    store = await open_upgraded(root)
     assert (root / ".weft/backup/1/session/p1/ses_a.json").read_bytes() == first
     assert len(await store.list_diff(SessionID("ses_a"))) == 2

@@ -32,7 +32,7 @@ def text_of(message: MessageWithParts) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 
-async def stored_answer(root: Path, session: SessionID) -> MessageWithParts:
+async def read_answer(root: Path, session: SessionID) -> MessageWithParts:
     """Return the stored answer, as another process reads it after a kill."""
     return (await FileStore(str(root)).list_messages(session))[1]
 
@@ -61,7 +61,7 @@ async def outcome(asked: Awaitable[MessageWithParts]) -> object:
 
 
 @contextmanager
-def filled_up(disk: SmallDisk, capacity: int) -> Iterator[None]:
+def limit_capacity(disk: SmallDisk, capacity: int) -> Iterator[None]:
     disk.capacity = disk.used + capacity
     try:
         yield
@@ -69,16 +69,16 @@ def filled_up(disk: SmallDisk, capacity: int) -> Iterator[None]:
         disk.capacity = LARGE
 
 
-async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_once_there_is_room(
+async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_completed_later(
     tmp_path: Path,
 ) -> None:
     disk, deltas, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
     async with open_engine(SPEAKS, ANSWERS, store=FileStore(str(root), disk=disk)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Long"))).id
         hearing = asyncio.ensure_future(hear(engine, deltas))
-        with filled_up(disk, ROOM):
+        with limit_capacity(disk, ROOM):
             failed = await ask(engine, session)
-            kept = text_of(await stored_answer(root, session))
+            kept = text_of(await read_answer(root, session))
             assert "No space left on device" in str(failed)
             assert WORDS.startswith(kept)
             assert len(kept) > ROOM // 2
@@ -89,21 +89,19 @@ async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_on
 
     assert text_of(again) == "Here again."
     assert "".join(deltas).startswith(WORDS)
-    answer = await stored_answer(root, session)
+    answer = await read_answer(root, session)
     assert text_of(answer) == WORDS
     assert isinstance(answer.info, AssistantMessage)
     assert isinstance(answer.info.error, StorageFailure)
 
 
 @pytest.mark.parametrize("capacity", [0, 500, 1500, 2500, 3500, 5000, 8000, 20_000])
-async def test_wherever_the_room_ends_no_answer_that_was_cut_off_passes_for_a_whole_one(
-    tmp_path: Path, capacity: int
-) -> None:
+async def test_a_truncated_answer_never_passes_for_a_complete_one(tmp_path: Path, capacity: int) -> None:
     disk, deltas, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
     async with open_engine(SPEAKS, SPEAKS, store=FileStore(str(root), disk=disk)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Long"))).id
         hearing = asyncio.ensure_future(hear(engine, deltas))
-        with filled_up(disk, capacity):
+        with limit_capacity(disk, capacity):
             failed = await ask(engine, session)
             assert isinstance(failed, StoreError | StorageFailure)
             messages = await FileStore(str(root)).list_messages(session)
@@ -114,26 +112,26 @@ async def test_wherever_the_room_ends_no_answer_that_was_cut_off_passes_for_a_wh
     assert "".join(text_of(message) for message in messages[1:]) == "".join(deltas)
 
 
-async def test_what_was_told_is_stored_as_soon_as_there_is_room_without_anybody_asking(
+async def test_published_text_is_stored_as_soon_as_there_is_space(
     tmp_path: Path,
 ) -> None:
     disk, clock, root = SmallDisk(LARGE), HandClock(NOW), tmp_path / "storage"
     async with open_engine(SPEAKS, store=FileStore(str(root), disk=disk), clock=clock) as engine:
         session = (await engine.api.create_session(SessionInput(title="Long"))).id
-        with filled_up(disk, ROOM):
+        with limit_capacity(disk, ROOM):
             await ask(engine, session)
         await clock.somebody_sleeps(GROWTH_SECONDS)
         clock.turn(round(GROWTH_SECONDS * 1000))
-        while text_of(await stored_answer(root, session)) != WORDS:
+        while text_of(await read_answer(root, session)) != WORDS:
             pass  # reading it lets the journal go on
 
 
-async def test_a_command_of_the_person_whose_output_does_not_fit_is_no_success(tmp_path: Path) -> None:
+async def test_a_manual_command_whose_output_does_not_fit_has_failed(tmp_path: Path) -> None:
     disk, root = SmallDisk(LARGE), tmp_path / "storage"
     place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
     async with open_engine(store=FileStore(str(root), disk=disk), place=place) as engine:
         session = (await engine.api.create_session(SessionInput(title="Long"))).id
-        with filled_up(disk, 4000):
+        with limit_capacity(disk, 4000):
             failed = await outcome(engine.api.shell(session, ShellInput(agent="build", command="seq 5000")))
         assert isinstance(failed, StoreError | StorageFailure)
         assert (await engine.api.list_sessions())[0].id == session

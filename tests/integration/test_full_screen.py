@@ -47,7 +47,7 @@ async def open_api(tmp_path: Path, **config: Any) -> AsyncIterator[Api]:
 
 
 def check_golden(name: str, screen: str) -> None:
-    """Compare a screen with the stored one. `WEFT_GOLDEN=1` stores it anew."""
+    """Compare a screen with the stored one. `WEFT_GOLDEN=1` replaces the stored one."""
     path = GOLDEN / f"{name}.txt"
     if STORES_GOLDEN:
         path.parent.mkdir(exist_ok=True)
@@ -58,10 +58,11 @@ def check_golden(name: str, screen: str) -> None:
 async def test_a_conversation_its_changes_and_an_undo_are_shown(tmp_path: Path) -> None:
     async def drive(terminal: PilotTerminal) -> None:
         await terminal.wait_for("sends the prompt")
+        await terminal.wait_for("ready · build · mill/loom")
         check_golden("welcome", terminal.get_stable_screen())
         await terminal.enter("edit")
         await terminal.settle("FILES CHANGED")
-        await terminal.wait_for("context 10%")
+        await terminal.wait_for("context 10% · $0.42")
         check_golden("conversation", terminal.get_stable_screen())
         await terminal.press("ctrl+x", "d")
         await terminal.wait_for("1 file changed")
@@ -123,7 +124,7 @@ async def test_the_transcript_is_browsed_folded_searched_and_copied(tmp_path: Pa
         await drive_screen(api, drive)
 
 
-async def test_a_key_goes_round_the_models_that_the_session_used(tmp_path: Path) -> None:
+async def test_a_key_cycles_through_the_models_of_the_session(tmp_path: Path) -> None:
     async def drive(terminal: PilotTerminal) -> None:
         await terminal.wait_for("sends the prompt")
         await terminal.enter("spin")
@@ -182,6 +183,7 @@ async def test_a_permission_shows_its_parts_and_is_answered_while_a_draft_waits(
     async def drive(terminal: PilotTerminal) -> None:
         await terminal.enter("list")
         await terminal.wait_for("Allow bash?")
+        await terminal.wait_for("$0.10")  # for the title
         check_golden("permission", terminal.get_stable_screen())
         await terminal.enter("1")
         await terminal.settle("Listed.")
@@ -285,7 +287,7 @@ async def test_the_screen_fits_small_and_large_terminals(tmp_path: Path, size: t
         await terminal.enter("show")
         await terminal.settle("1 step")
         if size[0] > 80:
-            await terminal.wait_for("10%")
+            await terminal.wait_for("10% · $0.21")
         check_golden(f"size-{size[0]}x{size[1]}", terminal.get_stable_screen())
         await terminal.pilot.resize_terminal(60, 20)
         await terminal.pilot.pause()
@@ -296,7 +298,7 @@ async def test_the_screen_fits_small_and_large_terminals(tmp_path: Path, size: t
         await drive_screen(api, drive, size=size)
 
 
-async def test_older_messages_are_loaded_when_somebody_scrolls_up() -> None:
+async def test_older_messages_are_loaded_when_scrolling_up() -> None:
     async def drive(terminal: PilotTerminal) -> None:
         transcript = terminal.app.transcript
         await terminal.wait_for("answer 39")
@@ -323,7 +325,7 @@ async def test_older_messages_are_loaded_when_somebody_scrolls_up() -> None:
         await drive_screen(engine.api, drive, session=session, size=(60, 14))
 
 
-async def test_the_prompt_has_the_keys_of_vi_if_the_settings_say_so(tmp_path: Path) -> None:
+async def test_the_prompt_has_vi_keys_if_configured(tmp_path: Path) -> None:
     async def drive(terminal: PilotTerminal) -> None:
         await terminal.wait_for("sends the prompt")
         await terminal.type("one two")
@@ -348,7 +350,21 @@ async def test_the_prompt_has_the_keys_of_vi_if_the_settings_say_so(tmp_path: Pa
         await drive_screen(api, drive, vi=True)
 
 
-async def test_what_was_typed_comes_back_after_earlier_prompts(tmp_path: Path) -> None:
+async def test_nothing_is_drawn_while_nothing_happens(tmp_path: Path) -> None:
+    async def drive(terminal: PilotTerminal) -> None:
+        await terminal.wait_for("sends the prompt")
+        await terminal.rest()
+        await terminal.press("escape", "slash")
+        await terminal.rest()
+        await terminal.press("escape", "ctrl+x", "l")
+        await terminal.wait_for("type to filter")
+        await terminal.rest()
+
+    async with open_api(tmp_path) as api:
+        await drive_screen(api, drive)
+
+
+async def test_a_draft_is_restored_after_browsing_earlier_prompts(tmp_path: Path) -> None:
     async def drive(terminal: PilotTerminal) -> None:
         await terminal.wait_for("sends the prompt")
         await terminal.enter("first")

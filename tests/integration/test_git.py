@@ -40,7 +40,7 @@ def repository(tmp_path: Path) -> Path:
     return where
 
 
-def test_a_repository_tells_its_roots_its_top_and_its_branch(git: Git, repository: Path) -> None:
+def test_roots_worktree_and_branch_of_a_repository_are_read(git: Git, repository: Path) -> None:
     deep = repository / "src"
     deep.mkdir()
     root = run(repository, "rev-parse", "HEAD")
@@ -52,7 +52,7 @@ def test_a_repository_tells_its_roots_its_top_and_its_branch(git: Git, repositor
     assert git.find_branch(str(repository)) == "main"
 
 
-def test_roots_of_all_branches_come_sorted(git: Git, repository: Path) -> None:
+def test_roots_of_all_branches_are_sorted(git: Git, repository: Path) -> None:
     run(repository, "checkout", "-q", "--orphan", "other")
     run(repository, "commit", "-q", "--allow-empty", "-m", "two")
 
@@ -74,12 +74,12 @@ def test_a_detached_head_is_on_no_branch(git: Git, repository: Path) -> None:
     assert git.find_branch(str(repository)) is None
 
 
-def test_outside_a_repository_git_refuses_and_says_why(git: Git, tmp_path: Path) -> None:
+def test_outside_of_a_repository_git_refuses_with_the_reason(git: Git, tmp_path: Path) -> None:
     with pytest.raises(GitError, match="not a git repository"):
         git.root_commits(str(tmp_path))
 
 
-def test_a_missing_git_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+def test_a_missing_git_is_an_error_with_a_hint(tmp_path: Path) -> None:
     git = Git({"PATH": str(tmp_path)})
 
     with pytest.raises(GitError) as caught:
@@ -89,7 +89,7 @@ def test_a_missing_git_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     assert caught.value.hint == "install git, or put it on PATH"
 
 
-def test_variables_of_a_hook_do_not_turn_us_to_another_repository(repository: Path, tmp_path: Path) -> None:
+def test_git_variables_of_a_hook_do_not_select_another_repository(repository: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     run(other, "init", "-q")
@@ -101,7 +101,7 @@ def test_variables_of_a_hook_do_not_turn_us_to_another_repository(repository: Pa
     assert git.root_commits(str(repository)) == [run(repository, "rev-parse", "HEAD")]
 
 
-def test_programs_a_repository_configures_are_not_run(git: Git, repository: Path, tmp_path: Path) -> None:
+def test_programs_configured_by_a_repository_are_not_run(git: Git, repository: Path, tmp_path: Path) -> None:
     trap = tmp_path / "trap.sh"
     sprung = tmp_path / "sprung"
     trap.write_text(f"#!/bin/sh\ntouch {sprung}\n")
@@ -118,16 +118,14 @@ def test_programs_a_repository_configures_are_not_run(git: Git, repository: Path
     assert not sprung.exists()
 
 
-def test_a_repository_tells_its_settings_and_how_its_objects_are_named(git: Git, repository: Path) -> None:
+def test_settings_and_object_format_of_a_repository_are_read(git: Git, repository: Path) -> None:
     assert git.find_setting(str(repository), "core.excludesFile") is None
     run(repository, "config", "core.excludesFile", "/ignored everywhere")
     assert git.find_setting(str(repository), "core.excludesFile") == "/ignored everywhere"
     assert git.object_format(str(repository)) == "sha1"
 
 
-def test_plumbing_hears_nobody_is_bounded_in_time_and_can_be_stopped(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_plumbing_has_no_input_a_time_limit_and_can_be_stopped(repository: Path, tmp_path: Path) -> None:
     run(tmp_path, "init", "-q", "--bare", "own: git")
     own = str(tmp_path / "own: git")
     misled = {**os.environ, "GIT_DIR": str(repository / ".git"), "GIT_CONFIG_COUNT": "not a number"}

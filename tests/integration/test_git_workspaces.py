@@ -16,7 +16,8 @@ from given.engine import open_engine, text_prompt
 from given.http_server import make_project
 from given.machines import read_files
 from weft.bus import Bus
-from weft.cluster.workspace import KEEP_MS, TIDY_MS, WorkspaceFiles, Workspaces, find_stored, list_clones
+from weft.cluster.workspace import KEEP_MS, TIDY_MS, Workspaces, list_clones
+from weft.cluster.workspace_files import WorkspaceFiles, find_stored
 from weft.cluster.workspace_pack import MAX_PACK_BYTES, MAX_PIECES, StoredFiles, make_key
 from weft.errors import (
     BundleError,
@@ -34,17 +35,20 @@ from weft.model.event import SessionCreated, SessionDeleted, SessionWarned
 from weft.model.ids import Mint, ProjectID, SessionID
 from weft.model.input import SessionInput
 from weft.model.part import TextPart
+from weft.model.principal import Principal
 from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import SessionInfo, SessionTime, WeftSessionData, get_weft_data, with_weft_data
 from weft.model.wire import to_plain
 from weft.provider.scripted import Say
 from weft.store.memory import MemoryStore
+from weft.store.ownership import OwnedStore
 from weft.testing.clock import HandClock
 from weft.undo.changes import ChangeTotals
 from weft.undo.recovery import UndoContext
 from weft.worktree.clone import check_repository
 
 SESSION = SessionID("ses_1")
+COMMIT = ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "mine")
 
 
 def git(directory: Path, *arguments: str) -> str:
@@ -71,24 +75,27 @@ class NodeMachine:
         )
         self.directory = self.home / "root" / "loom" / SESSION
 
+    def locate(self, directory: str) -> Path:
+        """Return where a checkout is here, as every node has a root of its own."""
+        return self.directory.parent / os.path.basename(directory)
+
     @asynccontextmanager
     async def hold(self, session: SessionInfo) -> AsyncIterator[tuple[WorkspaceFiles, Journal]]:
         """Hold the lease of a session, with its files taken over. What changed is stored at the end."""
+        directory = str(self.locate(session.directory))
         place = Place(
-            project=Project(
-                id=ProjectID("p"), worktree=str(self.directory), vcs="git", time=ProjectTime(created=1)
-            ),
-            directory=str(self.directory),
-            worktree=str(self.directory),
+            project=Project(id=ProjectID("p"), worktree=directory, vcs="git", time=ProjectTime(created=1)),
+            directory=directory,
+            worktree=directory,
         )
-        await self.workspaces.prepare(str(self.directory))
+        await self.workspaces.prepare(directory)
         bus = Bus()
         bus.watch(
             lambda event: self.notes.append(event.message) if isinstance(event, SessionWarned) else None
         )
         settings = UndoSettings(base=str(self.home / "snapshots"), environ=os.environ)
         async with (
-            open_journal(self.store, bus, self.clock, directory=str(self.directory)) as journal,
+            open_journal(self.store, bus, self.clock, directory=directory) as journal,
             open_undo_snapshots(settings, place) as snapshots,
             journal.lease(session.id, self.name),
         ):
@@ -98,9 +105,9 @@ class NodeMachine:
                 clock=self.clock,
                 mint=Mint(self.clock.now, os.urandom),
                 snapshots=snapshots,
-                totals=ChangeTotals(snapshots, str(self.directory)),
+                totals=ChangeTotals(snapshots, directory),
             )
-            files = self.workspaces.make_carrier(str(self.directory))(undo_context)
+            files = self.workspaces.make_carrier(directory)(undo_context)
             assert isinstance(files, WorkspaceFiles)
             await files.take_over(session)
             yield files, journal
@@ -132,7 +139,7 @@ def nodes(tmp_path: Path, repository: Path) -> tuple[NodeMachine, NodeMachine]:
 
 async def change(node: NodeMachine, session: SessionInfo, work: Callable[[Path], object]) -> None:
     async with node.hold(session):
-        work(node.directory)
+        work(node.locate(session.directory))
 
 
 def write(name: str, text: str) -> Callable[[Path], object]:
@@ -140,12 +147,12 @@ def write(name: str, text: str) -> Callable[[Path], object]:
 
 
 async def get_stored(node: NodeMachine) -> StoredFiles:
-    stored = await find_stored(node.store, SESSION)
+    stored = await find_stored(node.store, make_key(SESSION))
     assert stored is not None
     return stored
 
 
-async def test_files_go_there_and_back_and_what_a_person_did_on_a_node_is_kept(
+async def test_files_move_to_another_node_and_back_and_changes_of_a_person_are_kept(
     nodes: tuple[NodeMachine, NodeMachine],
 ) -> None:
     a, b = nodes
@@ -172,7 +179,7 @@ async def test_files_go_there_and_back_and_what_a_person_did_on_a_node_is_kept(
     assert await get_stored(a) == before
 
 
-async def test_an_ignored_file_in_the_place_of_one_that_comes_along_is_set_aside(
+async def test_an_ignored_file_in_the_way_of_an_arriving_one_is_set_aside(
     nodes: tuple[NodeMachine, NodeMachine],
 ) -> None:
     a, b = nodes
@@ -186,7 +193,7 @@ async def test_an_ignored_file_in_the_place_of_one_that_comes_along_is_set_aside
     assert git(b.directory, "show", f"{aside}:ignored") == "installed on b"
 
 
-async def test_a_nested_repository_stays_and_is_named(nodes: tuple[NodeMachine, NodeMachine]) -> None:
+async def test_a_nested_repository_is_left_alone_and_named(nodes: tuple[NodeMachine, NodeMachine]) -> None:
     a, b = nodes
     session = await create(a)
     await change(a, session, lambda directory: make_project(directory / "nested"))
@@ -200,7 +207,7 @@ async def test_a_nested_repository_stays_and_is_named(nodes: tuple[NodeMachine, 
     assert not (b.directory / "nested").exists()
 
 
-async def test_many_pieces_become_one_and_old_ones_are_dropped(
+async def test_many_pieces_are_merged_and_old_ones_dropped(
     nodes: tuple[NodeMachine, NodeMachine],
 ) -> None:
     a, b = nodes
@@ -211,24 +218,24 @@ async def test_many_pieces_become_one_and_old_ones_are_dropped(
     copies = tuple(replace(piece, name=f"copy{number}") for number in range(MAX_PIECES))
     for copy in copies:
         await a.store.put_value(
-            make_key(SESSION, copy.name), await a.store.find_value(make_key(SESSION, piece.name))
+            (*make_key(SESSION), copy.name), await a.store.find_value((*make_key(SESSION), piece.name))
         )
     await a.store.put_value(make_key(SESSION), to_plain(replace(stored, pieces=copies)))
     await change(a, session, write("hello.txt", "two\n"))
     (piece,) = (await get_stored(a)).pieces
-    assert await a.store.list_keys(make_key(SESSION)) == [make_key(SESSION), make_key(SESSION, piece.name)]
+    assert await a.store.list_keys(make_key(SESSION)) == [make_key(SESSION), (*make_key(SESSION), piece.name)]
     await change(b, session, lambda _: None)
     assert (b.directory / "hello.txt").read_text() == "two\n"
 
 
-async def test_a_damaged_or_missing_part_changes_nothing_and_says_which_node_has_the_files(
+async def test_a_damaged_or_missing_piece_changes_nothing_and_names_the_node_with_the_files(
     nodes: tuple[NodeMachine, NodeMachine],
 ) -> None:
     a, b = nodes
     session = await create(a)
     await change(a, session, write("hello.txt", "changed\n"))
     stored = await get_stored(a)
-    key = make_key(SESSION, stored.pieces[0].name)
+    key = (*make_key(SESSION), stored.pieces[0].name)
     for damaged, reason in (({"data": "AAAA"}, "damaged"), (None, "missing")):
         await a.store.put_value(key, damaged)
         with pytest.raises(BundleError, match=reason) as raised:
@@ -238,7 +245,7 @@ async def test_a_damaged_or_missing_part_changes_nothing_and_says_which_node_has
     assert await get_stored(a) == stored
 
 
-async def test_work_that_is_too_large_is_refused_and_stays(nodes: tuple[NodeMachine, NodeMachine]) -> None:
+async def test_work_that_is_too_large_is_refused_and_kept(nodes: tuple[NodeMachine, NodeMachine]) -> None:
     a, _ = nodes
     session = await create(a)
     stored = await get_stored(a)
@@ -255,7 +262,7 @@ async def test_work_that_is_too_large_is_refused_and_stays(nodes: tuple[NodeMach
     assert await get_stored(a) != stored
 
 
-async def test_files_are_stored_under_the_lease_alone(nodes: tuple[NodeMachine, NodeMachine]) -> None:
+async def test_files_are_stored_only_under_the_lease(nodes: tuple[NodeMachine, NodeMachine]) -> None:
     a, _ = nodes
     session = await create(a)
     async with a.hold(session) as (files, journal):
@@ -268,7 +275,7 @@ async def test_files_are_stored_under_the_lease_alone(nodes: tuple[NodeMachine, 
         await journal.put_value(SESSION, make_key(SESSION), None)
 
 
-async def test_one_session_has_a_checkout_to_itself(nodes: tuple[NodeMachine, NodeMachine]) -> None:
+async def test_a_checkout_is_used_by_one_session(nodes: tuple[NodeMachine, NodeMachine]) -> None:
     a, _ = nodes
     session = await create(a)
     other = replace(session, id=SessionID("ses_2"))
@@ -300,7 +307,7 @@ async def test_without_git_the_error_says_so(
     assert "install git" in raised.value.hint
 
 
-async def test_a_commit_that_is_gone_is_named_and_the_way_to_bring_it_back(
+async def test_a_missing_commit_is_named_with_a_hint(
     nodes: tuple[NodeMachine, NodeMachine], repository: Path
 ) -> None:
     a, b = nodes
@@ -320,7 +327,7 @@ async def test_a_commit_that_is_gone_is_named_and_the_way_to_bring_it_back(
     assert read_files(b.directory) == read_files(a.directory)
 
 
-async def test_no_program_of_a_session_or_a_repository_is_run_and_nothing_is_redirected(
+async def test_no_program_of_a_session_or_repository_runs_and_no_path_is_redirected(
     nodes: tuple[NodeMachine, NodeMachine], repository: Path, tmp_path: Path
 ) -> None:
     a, _ = nodes
@@ -351,7 +358,7 @@ async def test_no_program_of_a_session_or_a_repository_is_run_and_nothing_is_red
     assert git(base, "config", "user.name") == "Ada"
 
 
-async def test_a_removed_session_takes_its_checkouts_and_its_stored_files_along(
+async def test_a_removed_session_removes_its_checkouts_and_stored_files(
     nodes: tuple[NodeMachine, NodeMachine],
 ) -> None:
     a, b = nodes
@@ -375,6 +382,82 @@ async def test_a_removed_session_takes_its_checkouts_and_its_stored_files_along(
         await a.workspaces.prepare(str(a.directory))
 
 
+FORK = SessionID("ses_2")
+
+
+async def test_a_fork_has_the_files_that_were_stored_last_in_a_checkout_of_its_own(
+    nodes: tuple[NodeMachine, NodeMachine],
+) -> None:
+    a, b = nodes
+    session = await create(a)
+    await change(a, session, write("hello.txt", "from a\n"))
+    await change(a, session, lambda directory: git(directory, *COMMIT))
+    await change(a, session, write("new.txt", "not committed\n"))
+    write("late.txt", "not stored\n")(a.directory)
+    old, new = await b.workspaces.copy(str(b.directory), FORK)
+    assert (old, new) == (str(b.directory), str(b.locate(FORK)))
+    fork = replace(session, id=FORK, directory=new)
+    await b.store.apply(SessionCreated(info=fork))
+    # The original may go, and another node may be the one that goes on.
+    await a.workspaces.remove([session], trash=False)
+    for node in (a, b):
+        await change(node, fork, lambda _: None)
+    assert (b.locate(FORK) / "new.txt").read_text() == "not committed\n"
+    assert (b.locate(FORK) / "hello.txt").read_text() == "from a\n"
+    assert not (b.locate(FORK) / "late.txt").exists()
+    assert git(b.locate(FORK), "log", "-1", "--format=%s") == "mine"
+    assert get_weft_data(await a.store.get_session(FORK)).resumed is None
+
+
+async def test_a_fork_of_files_that_are_missing_in_the_store_is_refused(
+    nodes: tuple[NodeMachine, NodeMachine],
+) -> None:
+    a, b = nodes
+    session = await create(a)
+    await change(a, session, write("hello.txt", "changed\n"))
+    stored = await get_stored(a)
+    await a.store.put_value((*make_key(SESSION), stored.pieces[0].name), None)
+    with pytest.raises(BundleError, match="missing") as raised:
+        await b.workspaces.copy(str(b.directory), FORK)
+    assert "node a" in raised.value.hint
+    assert await a.store.list_keys(make_key(FORK)) == []
+    await b.workspaces.discard(FORK, str(b.locate(FORK)))  # there is no clone yet
+
+
+ADA = Principal(name="ada", directories=("/srv/ada",), workspaces=("loom",))
+
+
+async def test_a_principal_has_checkouts_and_stored_files_of_its_own(
+    nodes: tuple[NodeMachine, NodeMachine],
+) -> None:
+    a, _ = nodes
+    own = a.workspaces.for_principal(ADA, OwnedStore(a.store, "ada"))
+    directory = Path(await own.begin("loom", SESSION))
+    assert directory == a.home / "root" / "loom" / "principal" / "ada" / SESSION
+    assert own.roots == [str(directory.parent)]
+    assert await a.store.list_keys() == [("principal", "ada", *make_key(SESSION))]
+    # No git directory is shared with the administrator or with another principal.
+    common = git(directory, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    assert common == str(directory.parent / "base" / ".git")
+    # The administrator finds the same checkout and the same files, to settle and to tidy up.
+    for workspaces in (own, a.workspaces):
+        assert workspaces.find_session(str(directory)) == SESSION
+        await workspaces.prepare(str(directory))
+    ben = a.workspaces.for_principal(
+        Principal(name="ben", directories=("/srv/ben",)), OwnedStore(a.store, "ben")
+    )
+    assert ben.find_session(str(directory)) is None
+    assert ben.roots == []
+    with pytest.raises(NotFoundError, match="no workspace 'loom'") as raised:
+        await ben.begin("loom", SESSION)
+    assert raised.value.hint == "you may use none here; ask the administrator of the server for another"
+    # A session that was never created, or is gone.
+    a.clock.turn(KEEP_MS + TIDY_MS)
+    await a.workspaces.tidy()
+    assert read_files(directory) == {}
+    assert await a.store.list_keys() == []
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -389,7 +472,7 @@ async def test_a_removed_session_takes_its_checkouts_and_its_stored_files_along(
         "loom=https://host/with space",
     ],
 )
-def test_what_is_no_workspace_is_refused_at_the_start(given: str) -> None:
+def test_an_invalid_workspace_is_refused_at_start(given: str) -> None:
     with pytest.raises(InvalidInputError, match="--workspace"):
         check_repository(given)
 
@@ -403,16 +486,16 @@ def test_what_is_no_workspace_is_refused_at_the_start(given: str) -> None:
         "git@git.example:team/loom.git",
     ],
 )
-def test_addresses_of_repositories(url: str) -> None:
+def test_repository_addresses_are_validated(url: str) -> None:
     assert check_repository(f"loom={url}") == ("loom", url)
 
 
-def test_two_workspaces_need_two_names() -> None:
+def test_two_workspaces_need_different_names() -> None:
     with pytest.raises(InvalidInputError, match="same name"):
         list_clones(["loom=/a", "loom=/b"], "/root", {})
 
 
-async def test_a_session_of_a_workspace_is_left_to_its_nodes_and_an_imported_copy_goes_on_anywhere() -> None:
+async def test_a_session_of_a_workspace_runs_only_on_its_nodes_and_an_imported_copy_anywhere() -> None:
     async with open_engine([Say(text="ok")]) as here:
         with pytest.raises(NotFoundError, match="no workspace 'loom'"):
             await here.api.create_session(SessionInput(workspace="loom"))

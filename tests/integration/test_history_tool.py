@@ -26,7 +26,7 @@ def list_calls(messages: list[MessageWithParts]) -> list[ToolPart]:
     return [part for message in messages for part in message.parts if isinstance(part, ToolPart)]
 
 
-def test_a_later_session_finds_what_an_earlier_one_said(tmp_path: Path) -> None:
+def test_a_later_session_finds_the_text_of_an_earlier_one(tmp_path: Path) -> None:
     configure(ON)
     script = (
         Script("Which colour?")
@@ -48,14 +48,14 @@ def test_a_later_session_finds_what_an_earlier_one_said(tmp_path: Path) -> None:
     assert call.state.metadata["matches"] == [{"sessionID": earlier.session, "messageID": answer}]
 
 
-def test_it_is_off_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
+def test_the_history_tool_is_off_by_default(tmp_path: Path) -> None:
     script = Script("Hello.").says("Hi.")
     with weft.open(tmp_path, model=script) as agent:
         agent.ask("Hello.")
     assert "history" not in [tool.name for tool in script.requests[-1].tools]
 
 
-def test_a_rule_can_deny_it(tmp_path: Path) -> None:
+def test_a_rule_can_deny_the_history_tool(tmp_path: Path) -> None:
     configure({**ON, "permission": {"history": "deny"}})
     script = Script("Hello.").says("Hi.")
     with weft.open(tmp_path, model=script) as agent:
@@ -63,7 +63,7 @@ def test_a_rule_can_deny_it(tmp_path: Path) -> None:
     assert "history" not in [tool.name for tool in script.requests[-1].tools]
 
 
-def test_a_store_in_memory_is_data_too(tmp_path: Path) -> None:
+def test_a_memory_store_can_be_searched_too(tmp_path: Path) -> None:
     file = tmp_path / "note.txt"
     script = Script("Remember tea.").calls("write", filePath=str(file), content="tea\n").says("Done.")
     with weft.open(tmp_path, model=script, store="memory:", permissions={"*": "allow"}) as agent:

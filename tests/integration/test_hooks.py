@@ -63,7 +63,7 @@ def part(words: str, like: ChatMessage, **more: Any) -> TextPart:
 # --- chat.message ---
 
 
-async def test_a_prompt_is_stored_as_a_plugin_would_have_it() -> None:
+async def test_a_plugin_changes_a_prompt_before_it_is_stored() -> None:
     def put_before(told: ChatMessageInput, now: ChatMessage) -> ChatMessage:
         changed = replace(now.message, agent="helper", session_id=SessionID("ses_foreign"))
         return now.but(message=changed, parts=(part("First.", now), *now.parts, part("Last.", now)))
@@ -84,13 +84,15 @@ async def test_a_prompt_is_stored_as_a_plugin_would_have_it() -> None:
         )
 
 
-async def test_parts_that_were_there_keep_their_ids() -> None:
-    def louder(told: ChatMessageInput, now: ChatMessage) -> ChatMessage:
+async def test_existing_parts_keep_their_ids() -> None:
+    def add_exclamation_marks(told: ChatMessageInput, now: ChatMessage) -> ChatMessage:
         return now.but(parts=tuple(replace(each, text=f"{each.text}!") for each in now.parts))  # type: ignore[call-arg]
 
     one, two = (f"prt_{number:026d}" for number in (1, 2))
     own = PromptInput(parts=(TextInput(id=one, text="a"), TextInput(id=two, text="b")))
-    async with open_engine([Say(text="ok")], hooks=FakeHooks({"chat.message": louder})) as engine:
+    async with open_engine(
+        [Say(text="ok")], hooks=FakeHooks({"chat.message": add_exclamation_marks})
+    ) as engine:
         session = await start(engine)
         await engine.api.prompt(session, own)
         (stored,) = await prompts_of(engine, session)
@@ -129,7 +131,7 @@ async def test_a_blocked_prompt_is_refused_and_nothing_of_it_is_stored() -> None
         ),
     ],
 )
-async def test_what_makes_no_prompt_is_refused_before_it_is_stored(
+async def test_an_invalid_changed_prompt_is_refused_before_it_is_stored(
     change: Any, error: type[Exception]
 ) -> None:
     async with open_engine(hooks=FakeHooks({"chat.message": lambda _, now: change(now)})) as engine:
@@ -142,7 +144,7 @@ async def test_what_makes_no_prompt_is_refused_before_it_is_stored(
 # --- chat.params, chat.headers, the system prompt ---
 
 
-def tuning() -> FakeHooks:
+def make_tuning_hooks() -> FakeHooks:
     def params(asked: ChatRequest, now: ChatParams) -> ChatParams:
         return now.but(temperature=0.1, options={**now.options, "by": asked.agent})
 
@@ -157,8 +159,8 @@ def tuning() -> FakeHooks:
     )
 
 
-async def test_every_call_of_a_model_is_made_as_plugins_would_have_it() -> None:
-    hooks, small = tuning(), ScriptedProvider([[Say(text="A title")]], HandClock(NOW))
+async def test_a_plugin_changes_every_request_to_a_model() -> None:
+    hooks, small = make_tuning_hooks(), ScriptedProvider([[Say(text="A title")]], HandClock(NOW))
     served = ServedModel(replace(MODEL, id="small"), small)
     script = ([Fail(message="busy", retryable=True)], [Say(text="ok")], [Say(text="We did it.")])
     async with open_engine(
@@ -182,11 +184,11 @@ async def test_every_call_of_a_model_is_made_as_plugins_would_have_it() -> None:
         assert (await engine.api.get_session(session)).title == "A title"
 
 
-async def test_a_model_is_never_told_nothing() -> None:
-    def nothing(told: SessionHookInput, now: SystemPrompt) -> SystemPrompt:
+async def test_a_request_always_has_a_system_prompt() -> None:
+    def remove_system_prompt(told: SessionHookInput, now: SystemPrompt) -> SystemPrompt:
         return now.but(system=())
 
-    hooks = FakeHooks({"experimental.chat.system.transform": nothing})
+    hooks = FakeHooks({"experimental.chat.system.transform": remove_system_prompt})
     async with open_engine([Say(text="ok")], hooks=hooks) as engine:
         await engine.api.prompt(await start(engine), text_prompt("Mend it."))
         assert engine.provider.requests[0].system
@@ -195,7 +197,7 @@ async def test_a_model_is_never_told_nothing() -> None:
 # --- the conversation ---
 
 
-async def test_what_a_model_is_shown_goes_through_the_plugin_for_each_request() -> None:
+async def test_the_messages_hook_runs_for_each_request() -> None:
     def without_secret(told: SessionHookInput, now: ShownMessages) -> ShownMessages:
         return now.but(
             messages=tuple(
@@ -226,14 +228,14 @@ async def test_what_a_model_is_shown_goes_through_the_plugin_for_each_request() 
         assert texts(stored) == ["My word is hunter2."]
 
 
-async def test_messages_that_are_left_out_leave_a_valid_request() -> None:
-    def only_last(told: SessionHookInput, now: ShownMessages) -> ShownMessages:
+async def test_a_request_stays_valid_if_a_plugin_removes_messages() -> None:
+    def keep_last_message(told: SessionHookInput, now: ShownMessages) -> ShownMessages:
         return now.but(messages=now.messages[-1:])
 
-    def none(told: SessionHookInput, now: ShownMessages) -> ShownMessages:
+    def remove_messages(told: SessionHookInput, now: ShownMessages) -> ShownMessages:
         return now.but(messages=())
 
-    for hook, turns in ((only_last, 2), (none, 3)):
+    for hook, turns in ((keep_last_message, 2), (remove_messages, 3)):
         hooks = FakeHooks({"experimental.chat.messages.transform": hook})
         async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
             await engine.api.prompt(await start(engine), text_prompt("Mend it."))
@@ -243,15 +245,15 @@ async def test_messages_that_are_left_out_leave_a_valid_request() -> None:
             assert (len(last), calls, results) == (turns, 1, 1)
 
 
-async def test_a_summary_is_asked_for_with_more_to_keep_in_mind_or_in_other_words() -> None:
-    def more(told: SessionHookInput, now: Compacting) -> Compacting:
+async def test_a_plugin_adds_to_or_replaces_the_summary_prompt() -> None:
+    def add_context(told: SessionHookInput, now: Compacting) -> Compacting:
         return now.but(context=("Keep the ticket's number.", "And its owner."))
 
-    def other(told: SessionHookInput, now: Compacting) -> Compacting:
+    def replace_prompt(told: SessionHookInput, now: Compacting) -> Compacting:
         return now.but(prompt="In one line, please.")
 
     asked: list[str] = []
-    for hook in (leave, more, other):
+    for hook in (leave, add_context, replace_prompt):
         hooks = FakeHooks({"experimental.session.compacting": hook})
         async with open_engine(
             [Say(text="ok")], [Say(text="We did it.")], hooks=hooks, agents=(SUMMARISER,)
@@ -270,11 +272,11 @@ async def test_a_summary_is_asked_for_with_more_to_keep_in_mind_or_in_other_word
 # --- finished texts ---
 
 
-async def test_a_finished_text_is_stored_and_told_as_the_plugin_would_have_it() -> None:
-    def signed(told: Any, now: FinishedText) -> FinishedText:
+async def test_a_plugin_changes_a_finished_text_before_it_is_stored_and_published() -> None:
+    def add_signature(told: Any, now: FinishedText) -> FinishedText:
         return now.but(text=f"{now.text} -- weft")
 
-    hooks = FakeHooks({"experimental.text.complete": signed})
+    hooks = FakeHooks({"experimental.text.complete": add_signature})
     async with open_engine([Say(text="All done now.")], [Say(text="Yes.")], hooks=hooks) as engine:
         session = await start(engine)
         listening = engine.api.events()
@@ -298,10 +300,10 @@ async def test_a_finished_text_is_stored_and_told_as_the_plugin_would_have_it() 
         )
 
 
-# --- without a word ---
+# --- hooks that return nothing ---
 
 
-async def test_hooks_that_say_nothing_change_nothing() -> None:
+async def test_hooks_that_return_nothing_change_nothing() -> None:
     async def history(**more: Any) -> tuple[Any, Any]:
         script = ([CALL], [Say(text="ok")], [Say(text="We did it.")], [Say(text="again")])
         async with open_engine(*script, agents=(SUMMARISER,), **more) as engine:

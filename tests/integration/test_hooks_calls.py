@@ -39,12 +39,12 @@ async def start(engine: Engine) -> SessionID:
     return (await engine.api.create_session(SessionInput(title="t"))).id
 
 
-async def calls_of(engine: Engine, session: SessionID) -> list[ToolPart]:
+async def list_calls(engine: Engine, session: SessionID) -> list[ToolPart]:
     messages = await engine.api.list_messages(session)
     return [part for message in messages for part in message.parts if isinstance(part, ToolPart)]
 
 
-def short(part: ToolPart) -> str:
+def to_line(part: ToolPart) -> str:
     match part.state:
         case CompletedState(output=output):
             return output
@@ -54,19 +54,19 @@ def short(part: ToolPart) -> str:
             return "?"
 
 
-def louder(told: CallHookInput, now: CallArguments) -> CallArguments:
+def add_exclamation_mark(told: CallHookInput, now: CallArguments) -> CallArguments:
     return now.but(args={"words": f"{now.args['words']}!"})
 
 
 # --- before a call ---
 
 
-async def test_a_call_is_made_with_the_arguments_of_the_plugin_and_shown_with_those_of_the_model() -> None:
-    hooks = FakeHooks({"tool.execute.before": louder})
+async def test_a_call_runs_with_the_arguments_of_the_plugin_and_shows_those_of_the_model() -> None:
+    hooks = FakeHooks({"tool.execute.before": add_exclamation_mark})
     async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        (call,) = await calls_of(engine, session)
+        (call,) = await list_calls(engine, session)
         made, brought = engine.provider.requests[1].messages[1:]
 
         assert isinstance(call.state, CompletedState)
@@ -82,29 +82,29 @@ async def test_a_call_is_made_with_the_arguments_of_the_plugin_and_shown_with_th
         )
 
 
-async def test_rules_judge_what_is_done_and_not_what_was_written() -> None:
+async def test_rules_apply_to_the_changed_arguments() -> None:
     rules = (
         Rule(permission="*", pattern="*", action="allow"),
         Rule(permission="echo", pattern="x!", action="deny"),
     )
-    hooks = FakeHooks({"tool.execute.before": louder})
+    hooks = FakeHooks({"tool.execute.before": add_exclamation_mark})
     async with open_engine([CALL], [Say(text="ok")], hooks=hooks, rules=rules) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        (call,) = await calls_of(engine, session)
+        (call,) = await list_calls(engine, session)
         assert isinstance(call.state, ErrorState)
 
 
-async def test_arguments_that_the_tool_does_not_take_are_an_error_the_model_reads() -> None:
+async def test_invalid_changed_arguments_are_an_error_that_the_model_reads() -> None:
     hooks = FakeHooks({"tool.execute.before": lambda _, now: now.but(args={"word": 1})})
     async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        (call,) = await calls_of(engine, session)
-        assert "invalid arguments" in short(call)
+        (call,) = await list_calls(engine, session)
+        assert "invalid arguments" in to_line(call)
 
 
-async def test_a_blocked_call_is_not_made_and_the_model_reads_why() -> None:
+async def test_a_blocked_call_is_not_run_and_the_model_reads_why() -> None:
     made: list[str] = []
 
     async def note(wanted: Any, ctx: ToolContext) -> ToolResult:
@@ -130,7 +130,7 @@ async def test_a_blocked_call_is_not_made_and_the_model_reads_why() -> None:
         )
 
 
-async def test_calls_of_a_batch_and_of_a_subtask_are_told_like_all_others() -> None:
+async def test_calls_of_a_batch_and_of_a_subtask_reach_the_hooks() -> None:
     hooks = FakeHooks({"tool.execute.before": leave, "tool.execute.after": leave})
     batch = UseTool(tool="batch", input={"tool_calls": [{"tool": "echo", "parameters": {"words": "a"}}]})
     script = ([batch], [Say(text="ok")], [Say(text="done")], [Say(text="ok")])
@@ -140,7 +140,7 @@ async def test_calls_of_a_batch_and_of_a_subtask_are_told_like_all_others() -> N
         await engine.api.prompt(session, text_prompt("go"))
         subtask = SubtaskInput(prompt="look", description="Look", agent="general")
         await engine.api.prompt(session, PromptInput(parts=(subtask,)))
-        calls = await calls_of(engine, session)
+        calls = await list_calls(engine, session)
         told = [(name.rpartition(".")[2], at.tool, at.call_id) for name, at, _ in hooks.calls]
 
         by_tool = {call.tool: call.call_id for call in calls}
@@ -157,23 +157,23 @@ async def test_calls_of_a_batch_and_of_a_subtask_are_told_like_all_others() -> N
 # --- after a call ---
 
 
-async def test_what_came_of_a_call_is_told_as_the_plugin_would_have_it() -> None:
-    def retold(told: CallHookInput, now: CallOutcome) -> CallOutcome:
+async def test_a_plugin_changes_the_result_of_a_call() -> None:
+    def replace_outcome(told: CallHookInput, now: CallOutcome) -> CallOutcome:
         return now.but(title="T", output=f"<{now.output}>", metadata={**now.metadata, "seen": told.args})
 
     async with open_engine(
-        [CALL], [Say(text="ok")], hooks=FakeHooks({"tool.execute.after": retold})
+        [CALL], [Say(text="ok")], hooks=FakeHooks({"tool.execute.after": replace_outcome})
     ) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        (call,) = await calls_of(engine, session)
+        (call,) = await list_calls(engine, session)
         assert isinstance(call.state, CompletedState)
         assert (call.state.title, call.state.output) == ("T", "<x>")
         assert call.state.metadata["seen"] == {"words": "x"}
 
 
 @pytest.mark.parametrize("own", [{}, {"truncated": False}])
-async def test_what_a_plugin_makes_of_an_output_is_bounded_too(own: dict[str, Any]) -> None:
+async def test_an_output_changed_by_a_plugin_is_bounded(own: dict[str, Any]) -> None:
     def flood(told: CallHookInput, now: CallOutcome) -> CallOutcome:
         return now.but(output="line\n" * MAX_BYTES, metadata=own)
 
@@ -182,7 +182,7 @@ async def test_what_a_plugin_makes_of_an_output_is_bounded_too(own: dict[str, An
     ) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        (call,) = await calls_of(engine, session)
+        (call,) = await list_calls(engine, session)
         assert isinstance(call.state, CompletedState)
         assert call.state.metadata["truncated"] is True
         assert len(call.state.output) < 2 * MAX_BYTES
@@ -196,11 +196,11 @@ def commands(**templates: str) -> Any:
     return build_commands(Config(command=said), "/nowhere")
 
 
-async def test_a_command_becomes_the_prompt_that_a_plugin_makes_of_it() -> None:
-    def more(told: CommandHookInput, now: CommandParts) -> CommandParts:
+async def test_a_plugin_changes_the_prompt_of_a_slash_command() -> None:
+    def add_part(told: CommandHookInput, now: CommandParts) -> CommandParts:
         return now.but(parts=(*now.parts, TextInput(text=f"({told.command} {told.arguments})")))
 
-    hooks = FakeHooks({"command.execute.before": more})
+    hooks = FakeHooks({"command.execute.before": add_part})
     async with open_engine([Say(text="ok")], hooks=hooks, commands=commands(greet="Greet $1.")) as engine:
         session = await start(engine)
         await engine.api.command(session, CommandInput(command="greet", arguments="Ada"))
@@ -220,7 +220,7 @@ async def test_a_blocked_command_stores_nothing() -> None:
         assert await engine.api.list_messages(session) == []
 
 
-async def test_a_shell_command_in_a_template_is_a_call_that_can_be_blocked() -> None:
+async def test_a_shell_command_in_a_template_can_be_blocked() -> None:
     hooks = FakeHooks({"tool.execute.before": block("no shell")})
     async with open_engine(hooks=hooks, tools=(BASH,), commands=commands(now="It is !`date`.")) as engine:
         session = await start(engine)
@@ -239,7 +239,7 @@ def answer(status: Any) -> Any:
     return reply
 
 
-async def logged(store: Store) -> list[dict[str, Any]]:
+async def read_audit_log(store: Store) -> list[dict[str, Any]]:
     [log] = await store.list_logs()
     return [json.loads(line)["entry"] for line in await store.read_log(log)]
 
@@ -252,7 +252,7 @@ async def logged(store: Store) -> list[dict[str, Any]]:
         (block("ask me tomorrow"), "! Blocked by a plugin: ask me tomorrow", "denied"),
     ],
 )
-async def test_a_plugin_may_answer_in_a_persons_place(hook: Any, result: str, what: str) -> None:
+async def test_a_plugin_may_answer_a_permission_request(hook: Any, result: str, what: str) -> None:
     hooks = FakeHooks({"permission.ask": hook})
     permitting = PermissionSettings(persistent=True)
     async with open_engine(
@@ -260,9 +260,9 @@ async def test_a_plugin_may_answer_in_a_persons_place(hook: Any, result: str, wh
     ) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        assert [short(call) for call in await calls_of(engine, session)] == [result]
+        assert [to_line(call) for call in await list_calls(engine, session)] == [result]
         assert hooks.calls[0][1].patterns == ("x",)
-    assert [(each["what"], each["rule"]) for each in await logged(engine.store)] == [
+    assert [(each["what"], each["rule"]) for each in await read_audit_log(engine.store)] == [
         (what, "a plugin's permission.ask")
     ]
 
@@ -271,10 +271,10 @@ async def test_a_hook_that_returns_nothing_leaves_the_question_to_the_user() -> 
     async with open_engine([CALL], hooks=FakeHooks({"permission.ask": leave}), rules=ASK) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        assert "nobody" in short((await calls_of(engine, session))[0])
+        assert "nobody" in to_line((await list_calls(engine, session))[0])
 
 
-async def test_what_a_rule_denies_no_plugin_is_asked_about() -> None:
+async def test_a_plugin_is_not_asked_about_a_denied_call() -> None:
     hooks = FakeHooks({"permission.ask": answer("allow")})
     rules = (Rule(permission="*", pattern="x*", action="deny"),)
     async with open_engine(
@@ -282,5 +282,5 @@ async def test_what_a_rule_denies_no_plugin_is_asked_about() -> None:
     ) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        assert short((await calls_of(engine, session))[0]).startswith("! ")
+        assert to_line((await list_calls(engine, session))[0]).startswith("! ")
         assert hooks.calls == []

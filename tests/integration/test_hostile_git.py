@@ -19,12 +19,12 @@ def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> HostileGit:
     return HostileGit(tmp_path, VECTORS[request.param])
 
 
-def test_the_vector_is_alive(hostile: HostileGit) -> None:
+def test_the_hostile_repository_runs_its_program_without_our_protection(hostile: HostileGit) -> None:
     hostile.run_unguarded()
     assert hostile.ran()
 
 
-def test_no_question_to_git_runs_it(hostile: HostileGit) -> None:
+def test_reading_from_git_does_not_run_the_program(hostile: HostileGit) -> None:
     git, root = Git(os.environ), str(hostile.root)
     asked: list[Callable[[], object]] = [
         lambda: git.root_commits(root),
@@ -44,7 +44,7 @@ def test_no_question_to_git_runs_it(hostile: HostileGit) -> None:
     assert not hostile.ran()
 
 
-def test_no_work_on_checkouts_runs_it(hostile: HostileGit, tmp_path: Path) -> None:
+def test_working_on_checkouts_does_not_run_the_program(hostile: HostileGit, tmp_path: Path) -> None:
     here, aside = WorktreeGit({**os.environ, **PERSON}, str(hostile.root)), tmp_path / "worktree"
     there = WorktreeGit({**os.environ, **PERSON}, str(aside))
     done: list[Callable[[], object]] = [
@@ -86,7 +86,9 @@ SEEN = (
 
 
 @pytest.mark.parametrize("name", SEEN)
-async def test_listing_searching_changing_and_undoing_files_runs_nothing(name: str, tmp_path: Path) -> None:
+async def test_listing_searching_changing_and_undoing_files_do_not_run_the_program(
+    name: str, tmp_path: Path
+) -> None:
     hostile = HostileGit(tmp_path, VECTORS[name])
     async with open_undo_harness(hostile.root) as harness:
         hostile.rewrite_files()
@@ -103,7 +105,7 @@ async def test_listing_searching_changing_and_undoing_files_runs_nothing(name: s
     assert not hostile.ran()
 
 
-def test_a_directory_that_looks_like_a_repository_is_none(tmp_path: Path) -> None:
+def test_a_directory_that_looks_like_a_repository_is_not_one(tmp_path: Path) -> None:
     hostile = HostileGit(tmp_path, VECTORS["clean"])
     inner = hostile.root / "inner.git"
     hostile.git("init", "--quiet", "--bare", str(inner))
@@ -161,7 +163,7 @@ def test_work_within_a_submodule_is_still_seen(tmp_path: Path) -> None:
     assert hostile.git("ls-tree", tree, "inner") == f"160000 commit {commit}\tinner"
 
 
-def test_what_the_person_set_up_for_themselves_counts(tmp_path: Path) -> None:
+def test_settings_of_the_person_are_respected(tmp_path: Path) -> None:
     hostile = HostileGit(tmp_path, VECTORS["clean"])
     own = tmp_path / "own"
     own.write_text('[filter "evil"]\n\tclean = "tr a-z A-Z"\n')

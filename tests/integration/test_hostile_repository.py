@@ -70,11 +70,11 @@ def writes(hostile: HostileRepository) -> list[Any]:
     ]
 
 
-def say(words: str) -> PromptInput:
+def make_prompt(words: str) -> PromptInput:
     return PromptInput(model=MODEL, parts=(TextInput(text=words),))
 
 
-def calls_in(messages: list[MessageWithParts]) -> dict[str, str]:
+def list_calls(messages: list[MessageWithParts]) -> dict[str, str]:
     """Return each call with its tool, input and result."""
     found: dict[str, str] = {}
     for part in (part for message in messages for part in message.parts if isinstance(part, ToolPart)):
@@ -89,7 +89,9 @@ def calls_in(messages: list[MessageWithParts]) -> dict[str, str]:
     return found
 
 
-async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: HostileRepository, web: Web) -> None:
+async def test_opening_listing_and_prompting_in_a_hostile_repository_runs_nothing(
+    hostile: HostileRepository, web: Web
+) -> None:
     said: list[ConfigError] = []
     provider = ScriptedProvider(writes(hostile), SystemClock())
     opening = OpenOptions(
@@ -105,8 +107,8 @@ async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: HostileRep
             await api.command(session.id, CommandInput(command="x"))
         with pytest.raises(ModelNotFoundError):
             await api.prompt(session.id, PromptInput(parts=(TextInput(text="with the project's model"),)))
-        await api.prompt(session.id, say("hello"))
-        came = calls_in(await api.list_messages(session.id))
+        await api.prompt(session.id, make_prompt("hello"))
+        came = list_calls(await api.list_messages(session.id))
         shared = (await api.get_session(session.id)).share
 
     assert (hostile.ran(), web.requests, shared) == ([], [], None)
@@ -118,11 +120,11 @@ async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: HostileRep
     assert line.startswith(f"{hostile.root}: not trusted, so held back: ")
 
 
-def test_what_is_held_back_is_all_that_could_act(hostile: HostileRepository) -> None:
+def test_everything_that_could_act_is_held_back(hostile: HostileRepository) -> None:
     held = get_trust(str(hostile.root), os.environ).list_held_back()
 
-    assert {(each.kind, each.name) for each in held} == hostile.expected_held_back()
-    assert len(held) == len(hostile.expected_held_back())
+    assert {(each.kind, each.name) for each in held} == hostile.list_expected_held_back()
+    assert len(held) == len(hostile.list_expected_held_back())
     assert SECRET not in str(held)
     assert hostile.ran() == []
 
@@ -141,7 +143,7 @@ def test_what_is_held_back_is_all_that_could_act(hostile: HostileRepository) -> 
     ],
     ids=" ".join,
 )
-def test_no_command_that_looks_runs_or_tells_anything_of_it(
+def test_no_reading_command_runs_or_reveals_anything(
     hostile: HostileRepository,
     web: Web,
     command: tuple[str, ...],
@@ -160,7 +162,7 @@ def allow_shell() -> None:
     own.write_text('{"permission": {"bash": "allow"}}')
 
 
-async def test_once_it_is_trusted_it_acts_and_a_change_ends_that(hostile: HostileRepository) -> None:
+async def test_a_trusted_repository_acts_until_it_changes(hostile: HostileRepository) -> None:
     allow_shell()
     get_trust(str(hostile.root), os.environ).trust(NOW)
     provider = ScriptedProvider([[Say(text="Done.")], *writes(hostile)], SystemClock())
@@ -172,7 +174,7 @@ async def test_once_it_is_trusted_it_acts_and_a_change_ends_that(hostile: Hostil
     async with asyncio.timeout(60), open_directory(opening) as api:
         session = await api.create_session(SessionInput())
         await api.command(session.id, CommandInput(command="x", model="scripted/test"))
-        await api.prompt(session.id, say("hello"))
+        await api.prompt(session.id, make_prompt("hello"))
     assert {"command", "formatter"} <= set(hostile.ran())
     assert SECRET in str(provider.requests)
 
@@ -199,7 +201,7 @@ def run_on_terminal(*arguments: str, typed: str, directory: Path) -> tuple[int, 
     return process.returncode, shown.decode(errors="replace").replace("\r\n", "\n")
 
 
-def test_somebody_at_a_terminal_is_asked_once_and_shown_what_it_would_do(hostile: HostileRepository) -> None:
+def test_a_person_at_a_terminal_is_asked_once_and_shown_what_would_run(hostile: HostileRepository) -> None:
     run = ("run", "-m", "scripted/demo", "hello")
     _, shown = run_on_terminal(*run, typed="n\n", directory=hostile.root)
     assert f"runs sh -c touch {hostile.marks}/mcp" in shown
@@ -220,7 +222,7 @@ def test_somebody_at_a_terminal_is_asked_once_and_shown_what_it_would_do(hostile
     assert hostile.ran() == ["plugin-file", "tool"]  # what it has left, once it is vouched for
 
 
-def test_what_changes_while_somebody_reads_is_not_trusted_with_the_rest(hostile: HostileRepository) -> None:
+def test_changes_made_during_the_review_are_not_trusted(hostile: HostileRepository) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "weft", "trust"]
     with subprocess.Popen(command, cwd=hostile.root, stdin=theirs, stdout=theirs, stderr=theirs) as process:
@@ -250,7 +252,7 @@ def test_the_trust_command_shows_grants_lists_and_revokes(
     monkeypatch.chdir(hostile.root)
     code, report = weft("--show", "--format", "json")
     assert (code, report["trusted"], report["why"]) == (0, False, "unknown")
-    assert {(each["kind"], each["name"]) for each in report["held"]} == hostile.expected_held_back()
+    assert {(each["kind"], each["name"]) for each in report["held"]} == hostile.list_expected_held_back()
 
     assert weft()[0] == 2  # nobody is there to ask
     code, report = weft("--yes", "--format", "json")
@@ -263,7 +265,7 @@ def test_the_trust_command_shows_grants_lists_and_revokes(
     assert weft("--list") == (0, "")
 
 
-def test_without_a_terminal_it_is_said_in_one_line_and_nobody_is_asked(
+def test_without_a_terminal_one_line_is_printed_and_nobody_is_asked(
     hostile: HostileRepository, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(hostile.root)

@@ -35,23 +35,23 @@ LATER = 1_800_000_000_000
 SMALL = Limit(context=100_000, output=8_000)
 
 
-class Nothing(Struct, frozen=True):
+class NoInput(Struct, frozen=True):
     pass
 
 
-async def hold(_: Nothing, __: ToolContext) -> ToolResult:
+async def hold(_: NoInput, __: ToolContext) -> ToolResult:
     await asyncio.Event().wait()
     raise AssertionError("waited for nothing")
 
 
-async def fall(_: Nothing, __: ToolContext) -> ToolResult:
+async def raise_error(_: NoInput, __: ToolContext) -> ToolResult:
     raise ValueError("it fell")
 
 
 TOOLS: tuple[AnyTool, ...] = (
     ECHO,
-    Tool(name="hold", about="Wait for ever.", takes=Nothing, run=hold),
-    Tool(name="fall", about="Fail.", takes=Nothing, run=fall),
+    Tool(name="hold", about="Wait for ever.", takes=NoInput, run=hold),
+    Tool(name="fall", about="Fail.", takes=NoInput, run=raise_error),
     INVALID,
 )
 
@@ -59,7 +59,7 @@ TOOLS: tuple[AnyTool, ...] = (
 # --- the sessions ---
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class LiveSession(Struct, frozen=True, kw_only=True):
     """A running session over one API."""
 
     engine: Engine
@@ -71,7 +71,7 @@ class Held(Struct, frozen=True, kw_only=True):
         return [
             event
             for published in await self.engine.api.bus.listen(0).take()
-            for event in _word_by_word(published.event)
+            for event in _split_growth(published.event)
         ]
 
     async def prompt(self, words: str, *answers: Sequence[AnyMove]) -> None:
@@ -90,7 +90,7 @@ class Held(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_held(name: str) -> AsyncIterator[Held]:
+async def open_held(name: str) -> AsyncIterator[LiveSession]:
     wire = WIRES[name]
     model = replace(wire.model, limit=SMALL)
     async with (
@@ -101,10 +101,10 @@ async def open_held(name: str) -> AsyncIterator[Held]:
         ) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        yield Held(engine=engine, harness=harness, session=session)
+        yield LiveSession(engine=engine, harness=harness, session=session)
 
 
-def _word_by_word(event: Event) -> Iterator[Event]:
+def _split_growth(event: Event) -> Iterator[Event]:
     """Split growth into pieces."""
     if not isinstance(event, PartGrew):
         yield event
@@ -115,7 +115,7 @@ def _word_by_word(event: Event) -> Iterator[Event]:
         at += len(word)
 
 
-async def work(held: Held, name: str) -> None:
+async def run_session(held: LiveSession, name: str) -> None:
     """Run a session with text, reasoning, parallel calls, failing calls, a retry, and an aborted call and answer."""
     # Gemini's arguments are an object by themselves: they cannot be broken.
     broken = (
@@ -151,7 +151,7 @@ def _is_growing(event: Event) -> bool:
     return isinstance(event, PartGrew) or (isinstance(event, PartUpdated) and bool(event.delta))
 
 
-async def compaction(held: Held, name: str) -> None:
+async def compaction(held: LiveSession, name: str) -> None:
     """Run a conversation that is compacted and continues."""
     full = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
     await held.prompt(
@@ -167,7 +167,7 @@ async def compaction(held: Held, name: str) -> None:
 COMMON = {"text", "reasoning", "tool completed", "step-start", "step-finish"}
 # Each with all that is in it in the end: a session that went another way than it should proves nothing.
 SESSIONS = {
-    "work": (work, COMMON | {"tool error", "retry", "AbortedFailure"}),
+    "work": (run_session, COMMON | {"tool error", "retry", "AbortedFailure"}),
     "compaction": (compaction, COMMON | {"compaction"}),
 }
 
@@ -187,7 +187,7 @@ def shape(part: AnyPart) -> str:
     return str(part.__struct_config__.tag)
 
 
-# --- what is asked next ---
+# --- the next request ---
 
 
 def histories(events: Sequence[Event]) -> Iterator[list[MessageWithParts]]:
@@ -204,10 +204,10 @@ def histories(events: Sequence[Event]) -> Iterator[list[MessageWithParts]]:
         settled = Transcript(left)
         settled.feed(*to_settling_events(left))
         yield settled.messages()
-        yield [*settled.messages(), prompted(left)]
+        yield [*settled.messages(), make_next_prompt(left)]
 
 
-def prompted(history: Sequence[MessageWithParts]) -> MessageWithParts:
+def make_next_prompt(history: Sequence[MessageWithParts]) -> MessageWithParts:
     session, id = history[0].info.session_id, MessageID("msg_next")
     info = UserMessage(
         id=id, session_id=session, time=Moment(created=LATER), agent="build", model=to_ref(CLAUDE)
@@ -218,7 +218,7 @@ def prompted(history: Sequence[MessageWithParts]) -> MessageWithParts:
 
 @pytest.mark.parametrize("session", SESSIONS)
 @pytest.mark.parametrize("name", WIRES)
-async def test_cut_anywhere_the_next_request_is_taken(name: str, session: str) -> None:
+async def test_a_history_interrupted_anywhere_gives_a_valid_request(name: str, session: str) -> None:
     hold_session, held_in_it = SESSIONS[session]
     async with open_held(name) as held:
         await hold_session(held, name)

@@ -27,7 +27,7 @@ def piece(delta: dict[str, Any], reason: str | None = None) -> bytes:
     return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
-def handing(value: Any) -> Answer:
+def answer_with_value(value: Any) -> Answer:
     call = {
         "index": 0,
         "id": "call_1",
@@ -65,8 +65,8 @@ def configure(monkeypatch: pytest.MonkeyPatch, webs: dict[str, Web], **more: Any
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps({"provider": providers, **more}))
 
 
-def test_the_value_stands_alone_on_stdout(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_web({"/v1/chat/completions": handing(ADA)}) as web:
+def test_only_the_value_is_on_stdout(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_web({"/v1/chat/completions": answer_with_value(ADA)}) as web:
         configure(monkeypatch, {"mill": web})
         code, out, err = weft("-m", "mill/m", "--json-schema", json.dumps(PERSON), "who?")
 
@@ -78,12 +78,12 @@ def test_the_value_stands_alone_on_stdout(weft: Run, monkeypatch: pytest.MonkeyP
     assert body["tools"][-1]["function"]["parameters"] == PERSON
 
 
-def test_a_schema_may_stand_in_a_file_and_the_value_in_the_last_line(
+def test_the_schema_may_be_a_file_and_the_value_is_in_the_last_json_line(
     weft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema = tmp_path / "person.json"
     schema.write_text(json.dumps(PERSON))
-    with open_web({"/v1/chat/completions": handing(ADA)}) as web:
+    with open_web({"/v1/chat/completions": answer_with_value(ADA)}) as web:
         configure(monkeypatch, {"mill": web})
         code, out, _ = weft("-m", "mill/m", "--format", "json", "--json-schema", str(schema), "who?")
         last = json.loads(out.splitlines()[-1])
@@ -91,10 +91,10 @@ def test_a_schema_may_stand_in_a_file_and_the_value_in_the_last_line(
     assert (code, last["type"], last["structured"]) == (0, "result", ADA)
 
 
-def test_a_model_that_never_gets_it_right_is_a_failure_with_nothing_on_stdout(
+def test_repeated_wrong_values_fail_with_nothing_on_stdout(
     weft: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_web({"/v1/chat/completions": handing({"nom": "Ada"})}) as web:
+    with open_web({"/v1/chat/completions": answer_with_value({"nom": "Ada"})}) as web:
         configure(monkeypatch, {"mill": web})
         code, out, err = weft("-m", "mill/m", "--json-schema", json.dumps(PERSON), "who?")
 
@@ -129,7 +129,7 @@ def test_a_chain_of_models_is_asked_in_turn_and_the_switch_is_shown(
     refusal = Answer(b'{"error": {"message": "bad key"}}', status=401)
     with (
         open_web({"/v1/chat/completions": refusal}) as bad,
-        open_web({"/v1/chat/completions": handing(ADA)}) as good,
+        open_web({"/v1/chat/completions": answer_with_value(ADA)}) as good,
     ):
         configure(monkeypatch, {"mill": bad, "other": good}, agent=agent)
         code, out, err = weft("--json-schema", json.dumps(PERSON), "who?")

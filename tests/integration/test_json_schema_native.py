@@ -11,7 +11,7 @@ import pytest
 
 from given.web import Answer, Web, open_web
 from integration.test_configured_model import body, events, piece
-from integration.test_json_schema_command import ADA, PERSON, handing
+from integration.test_json_schema_command import ADA, PERSON, answer_with_value
 from weft.cli.main import run_command
 
 Run = Callable[..., tuple[int, str, str]]
@@ -21,11 +21,11 @@ CHAT = "/v1/chat/completions"
 DONE = b"data: [DONE]\n\n"
 
 
-def in_chat(text: str) -> Answer:
+def answer_in_chat(text: str) -> Answer:
     return events(piece({"role": "assistant", "content": text}), piece({}, "stop"), end=DONE)
 
 
-def in_responses(text: str) -> Answer:
+def answer_in_responses(text: str) -> Answer:
     item = {"id": "i", "type": "message", "role": "assistant", "status": "completed", "content": []}
     whole = {"id": "r", "object": "response", "status": "completed", "output": [], "model": "m"}
     inside = {"item_id": "i", "output_index": 0, "content_index": 0}
@@ -40,7 +40,7 @@ def in_responses(text: str) -> Answer:
     )
 
 
-def in_messages(text: str) -> Answer:
+def answer_in_messages(text: str) -> Answer:
     used = {"input_tokens": 10, "output_tokens": 1}
     message = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": used}
     return events(
@@ -54,7 +54,7 @@ def in_messages(text: str) -> Answer:
     )
 
 
-def in_gemini(text: str) -> Answer:
+def answer_in_gemini(text: str) -> Answer:
     content = {"role": "model", "parts": [{"text": text}]}
     return events({"candidates": [{"content": content, "finishReason": "STOP", "index": 0}]})
 
@@ -99,21 +99,21 @@ FORMAT = {"name": "StructuredOutput", "schema": PERSON, "strict": True}
 NATIVE: dict[str, tuple[str, Answer, dict[str, Any], Callable[[Any], Any], Any]] = {
     "chat": (
         "@ai-sdk/openai-compatible",
-        in_chat(SAID),
+        answer_in_chat(SAID),
         {"options": {"structuredOutputs": True}},
         lambda sent: sent["response_format"],
         {"type": "json_schema", "json_schema": FORMAT},
     ),
     "responses": (
         "@ai-sdk/openai",
-        in_responses(SAID),
+        answer_in_responses(SAID),
         {},
         lambda sent: sent["text"]["format"],
         {"type": "json_schema", **FORMAT},
     ),
     "messages": (
         "@ai-sdk/anthropic",
-        in_messages(SAID),
+        answer_in_messages(SAID),
         {"structured_output": True},
         lambda sent: sent["output_config"]["format"],
         {"type": "json_schema", "schema": PERSON},
@@ -122,7 +122,7 @@ NATIVE: dict[str, tuple[str, Answer, dict[str, Any], Callable[[Any], Any], Any]]
 
 
 @pytest.mark.parametrize("wire", NATIVE)
-def test_an_api_with_a_format_for_answers_is_asked_by_it_and_tools_stay_free(wire: str, weft: Run) -> None:
+def test_an_api_with_response_formats_gets_one_and_tools_stay_optional(wire: str, weft: Run) -> None:
     npm, answer, model, where, expected = NATIVE[wire]
     with open_web(Turns(answer)) as web:
         code, out, _ = weft(web, npm, PERSON, **model)
@@ -133,8 +133,8 @@ def test_an_api_with_a_format_for_answers_is_asked_by_it_and_tools_stay_free(wir
     assert "StructuredOutput" not in json.dumps(sent["tools"])
 
 
-def test_gemini_takes_no_format_beside_tools_and_is_asked_by_a_call(weft: Run) -> None:
-    with open_web(Turns(in_gemini(SAID))) as web:
+def test_gemini_with_tools_gets_a_value_tool_instead_of_a_format(weft: Run) -> None:
+    with open_web(Turns(answer_in_gemini(SAID))) as web:
         code, out, _ = weft(web, "@ai-sdk/google", PERSON)
     sent = body(web.requests[0])
     assert (code, json.loads(out)) == (0, ADA)  # what it says in words is the value, and is taken
@@ -142,22 +142,22 @@ def test_gemini_takes_no_format_beside_tools_and_is_asked_by_a_call(weft: Run) -
     assert "responseJsonSchema" not in sent["generationConfig"]
 
 
-def test_a_value_that_is_no_object_is_taken_out_of_the_one_it_was_put_into(weft: Run) -> None:
-    with open_web(Turns(in_responses('{"value": ["a", "b"]}'))) as web:
+def test_a_value_that_is_not_an_object_is_unwrapped(weft: Run) -> None:
+    with open_web(Turns(answer_in_responses('{"value": ["a", "b"]}'))) as web:
         code, out, _ = weft(web, "@ai-sdk/openai", {"type": "array", "items": {"type": "string"}})
     assert (code, json.loads(out)) == (0, ["a", "b"])
 
 
 def test_a_schema_that_cannot_be_enforced_is_sent_as_advice(weft: Run) -> None:
-    with open_web(Turns(in_responses(SAID))) as web:
+    with open_web(Turns(answer_in_responses(SAID))) as web:
         code, out, _ = weft(web, "@ai-sdk/openai", OPEN)
     assert (code, json.loads(out)) == (0, ADA)
     assert body(web.requests[0])["text"]["format"]["strict"] is False
 
 
-def test_a_format_that_is_refused_gives_way_to_a_call(weft: Run) -> None:
+def test_a_refused_format_is_replaced_by_a_value_tool(weft: Run) -> None:
     no = b'{"error": {"message": "response_format is not supported", "type": "invalid_request_error"}}'
-    with open_web(Turns(Answer(no, 400), handing(ADA))) as web:
+    with open_web(Turns(Answer(no, 400), answer_with_value(ADA))) as web:
         code, out, _ = weft(web, "@ai-sdk/openai-compatible", PERSON, options={"structuredOutputs": True})
     first, second = map(body, web.requests)
     assert (code, json.loads(out)) == (0, ADA)
@@ -166,8 +166,8 @@ def test_a_format_that_is_refused_gives_way_to_a_call(weft: Run) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["Her name is Ada.", '{"nom": "Ada"}', '{"name": "A'])
-def test_a_wrong_value_is_mended_by_a_forced_call_of_the_one_tool(wrong: str, weft: Run) -> None:
-    with open_web(Turns(in_chat(wrong), handing(ADA))) as web:
+def test_a_wrong_value_is_corrected_with_a_forced_call(wrong: str, weft: Run) -> None:
+    with open_web(Turns(answer_in_chat(wrong), answer_with_value(ADA))) as web:
         code, out, _ = weft(web, "@ai-sdk/openai-compatible", PERSON, options={"structuredOutputs": True})
     _, second = map(body, web.requests)
     assert (code, json.loads(out)) == (0, ADA)
@@ -175,13 +175,13 @@ def test_a_wrong_value_is_mended_by_a_forced_call_of_the_one_tool(wrong: str, we
 
 
 def test_a_value_that_stays_wrong_is_a_failure_that_names_the_fault(weft: Run) -> None:
-    with open_web(Turns(in_responses('{"nom": "Ada"}'))) as web:
+    with open_web(Turns(answer_in_responses('{"nom": "Ada"}'))) as web:
         code, out, err = weft(web, "@ai-sdk/openai", PERSON)
     assert (code, out, len(web.requests)) == (1, "", 3)
     assert "its answer does not match the schema: $: 'name' is a required property" in err
 
 
-def test_what_the_configuration_says_of_a_model_wins(weft: Run) -> None:
-    with open_web(Turns(in_responses(SAID))) as web:
+def test_the_configuration_of_a_model_wins(weft: Run) -> None:
+    with open_web(Turns(answer_in_responses(SAID))) as web:
         weft(web, "@ai-sdk/openai", PERSON, structured_output=False)
     assert ("text" in body(web.requests[0]), body(web.requests[0])["tool_choice"]) == (False, "required")

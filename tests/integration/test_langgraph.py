@@ -58,7 +58,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield opened
 
 
-async def test_a_graph_goes_on_in_the_same_process_and_with_another_handle(tmp_path: Path) -> None:
+async def test_a_graph_continues_in_the_same_process_and_with_another_handle(tmp_path: Path) -> None:
     async with open_store(tmp_path / "history", directory=tmp_path) as store:
         graph = build(WeftCheckpointer(store))
         await graph.ainvoke({"words": ["one"]}, thread("user/42 ü"))
@@ -155,7 +155,7 @@ async def test_langgraphs_conformance_suite_passes(store: SessionStore) -> None:
     }
 
 
-async def test_a_copied_thread_goes_on_by_itself(store: SessionStore) -> None:
+async def test_a_copied_thread_is_independent(store: SessionStore) -> None:
     saver = WeftCheckpointer(store)
     graph = build(saver, asks=True)
     await graph.ainvoke({"words": ["one"]}, thread("a"))
@@ -170,7 +170,7 @@ async def test_a_copied_thread_goes_on_by_itself(store: SessionStore) -> None:
     assert (await graph.aget_state(thread("b/ü"))).values == ended
 
 
-async def test_pruning_keeps_the_last_checkpoint_and_the_graph_goes_on(store: SessionStore) -> None:
+async def test_pruning_keeps_the_last_checkpoint_and_the_graph_continues(store: SessionStore) -> None:
     saver = WeftCheckpointer(store)
     graph = build(saver, asks=True)
     for name in ("a", "b"):
@@ -186,7 +186,7 @@ async def test_pruning_keeps_the_last_checkpoint_and_the_graph_goes_on(store: Se
     assert (await count(saver, "a"), await count(saver, "b")) == (0, 3)
 
 
-async def test_pruning_keeps_what_values_are_rebuilt_from(store: SessionStore) -> None:
+async def test_pruning_keeps_the_checkpoints_that_values_are_rebuilt_from(store: SessionStore) -> None:
     saver = WeftCheckpointer(store)
     graph = build_deltas(saver)
     counts: list[int] = []
@@ -199,7 +199,7 @@ async def test_pruning_keeps_what_values_are_rebuilt_from(store: SessionStore) -
     assert counts == [3, 6, 2, 5, 1, 4, 7, 2]  # without pruning 3, 6, 9, …
 
 
-async def test_a_deleted_run_leaves_those_of_others_as_they_were(store: SessionStore) -> None:
+async def test_deleting_a_run_leaves_other_runs_unchanged(store: SessionStore) -> None:
     saver = WeftCheckpointer(store)
     graph = build(saver)
     for run in ("run 1", "run 2", "run 3"):
@@ -213,7 +213,7 @@ async def test_a_deleted_run_leaves_those_of_others_as_they_were(store: SessionS
     assert (await graph.aget_state(thread("a"))).values == {"words": ["run 1", "answer to run 1"]}
 
 
-async def test_of_a_deleted_run_remains_what_values_of_others_are_rebuilt_from(store: SessionStore) -> None:
+async def test_deleting_a_run_keeps_checkpoints_that_other_runs_build_on(store: SessionStore) -> None:
     saver = WeftCheckpointer(store)
     graph = build_deltas(saver)
     for run in ("run 1", "run 2"):
@@ -323,7 +323,7 @@ def sort(found: list[CheckpointTuple]) -> list[CheckpointTuple]:
 
 
 @given(moves=st.lists(st.one_of(PUT, PUT, WRITE, WRITE, DELETE), max_size=12))
-async def test_it_answers_as_langgraphs_own_saver_does(moves: list[Any]) -> None:
+async def test_it_behaves_like_the_saver_of_langgraph(moves: list[Any]) -> None:
     async with open_store("memory:") as store:
         saver, measure = WeftCheckpointer(store), InMemorySaver()
         for number, move in enumerate(moves):
@@ -332,7 +332,7 @@ async def test_it_answers_as_langgraphs_own_saver_does(moves: list[Any]) -> None
         assert await observe(saver) == await observe(measure)
 
 
-async def test_it_answers_the_same_from_files(tmp_path: Path) -> None:
+async def test_it_behaves_the_same_from_files(tmp_path: Path) -> None:
     moves: list[Any] = [
         ("put", "a", "", "1", None, {"messages": ["x"], "total": b"\x00"}),
         ("write", "a", "", "1", "task 1", [("messages", "y"), ("__error__", "z")]),

@@ -23,7 +23,9 @@ def count(root: Path) -> Counter[str]:
     return Counter(shelf for shelf in shelves for path in (root / shelf).rglob("*.json") if path.is_file())
 
 
-async def test_a_thousand_messages_are_forked_removed_and_restored_to_the_last(tmp_path: Path) -> None:
+async def test_a_session_of_a_thousand_messages_is_forked_removed_and_restored_completely(
+    tmp_path: Path,
+) -> None:
     root = tmp_path / "storage"
     async with open_store(f"file:{root}") as store, open_engine(store=store, clock=SystemClock()) as engine:
         await create_sessions(store, LONG)
@@ -48,7 +50,7 @@ async def test_a_thousand_messages_are_forked_removed_and_restored_to_the_last(t
         assert await store.damage() == []
 
 
-def test_a_kill_at_any_moment_leaves_no_half_fork_and_no_half_removal(tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_leaves_no_partial_fork_and_no_partial_removal(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "given.session_stress", str(tmp_path / "storage"), "60", str(KILLS), "400"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A run whose lease another process took over: it stores nothing more, ends its tools, and says so to whoever waits."""
+"""A run whose lease another process took over: it stores nothing more, ends its tools, and reports that to its caller."""
 
 import asyncio
 import os
@@ -52,12 +52,12 @@ class CallsUnderWay:
         )
 
     async def _run_brief(self, _: EchoInput, __: ToolContext) -> ToolResult:
-        self._note("brief")
+        self._record("brief")
         await self.may_end.wait()
         return ToolResult(title="", output="done")
 
     async def _run_endless(self, _: EchoInput, __: ToolContext) -> ToolResult:
-        self._note("endless")
+        self._record("endless")
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -65,7 +65,7 @@ class CallsUnderWay:
             raise
         raise AssertionError("it never ends by itself")
 
-    def _note(self, name: str) -> None:
+    def _record(self, name: str) -> None:
         self.begun.add(name)
         if len(self.begun) == 2:
             self.both_begun.set()
@@ -136,7 +136,7 @@ async def test_the_session_continues_here_once_the_other_process_is_done(tmp_pat
         assert await store.list_abandoned() == []
 
 
-async def test_over_http_it_is_a_conflict(tmp_path: Path) -> None:
+async def test_over_http_a_lost_lease_is_a_conflict(tmp_path: Path) -> None:
     calls = CallsUnderWay()
     store = FileStore(str(tmp_path))
     async with (
@@ -197,7 +197,7 @@ async def take_over_in_a_process(url: str, session: SessionID) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
-async def test_growth_that_is_refused_ends_the_run_at_once_with_its_tools(kind: str, tmp_path: Path) -> None:
+async def test_refused_growth_ends_the_run_and_its_tools_at_once(kind: str, tmp_path: Path) -> None:
     url = f"{kind}:{tmp_path}/store"
     model, calls = TalkingModel(), CallsUnderWay()
     calls.begun.add("brief")

@@ -3,28 +3,33 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from given.damage import IN_ONE_DIRECTORY, allow_refusal, damaged_lines
+from given.mcp_servers.remote import answer_as_told, serve_app
 from weft.errors import McpError
 from weft.host.tasks import open_tasks
 from weft.model.workspace import McpConnected, McpDisabled, McpFailed
-from weft.testing.tool_contract import AskedPermission, ToolHarness, processes_in
+from weft.testing.tool_contract import AskedPermission, ToolHarness, list_processes
 from weft.tool.mcp.connection import MAX_TOOLS, SdkConnector
 from weft.tool.mcp.contract import McpTimeouts
-from weft.tool.mcp.entry import MAX_NAME_LENGTH, LocalEntry
+from weft.tool.mcp.entry import MAX_NAME_LENGTH, AnyEntry, LocalEntry, RemoteEntry
 from weft.tool.mcp.login import McpLoginStore
 from weft.tool.mcp.pool import ConfiguredServer, McpPool
+from weft.tool.mcp.result import to_result
 from weft.tool.mcp.server import MAX_REASON_LENGTH, McpServerContext
 
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
 
-def raw(home: Path, manner: str, name: str = "", **more: Any) -> LocalEntry:
+def raw_entry(home: Path, manner: str, name: str = "", **more: Any) -> LocalEntry:
     return LocalEntry(
         name=name or manner,
         argv=(sys.executable, "-S", "-E", str(RAW), manner, str(home / f"{manner}.log")),
@@ -35,34 +40,34 @@ def raw(home: Path, manner: str, name: str = "", **more: Any) -> LocalEntry:
 
 
 @asynccontextmanager
-async def pooled(home: Path, *entries: LocalEntry, **more: Any) -> AsyncIterator[McpPool]:
+async def open_pool(home: Path, *entries: AnyEntry, **more: Any) -> AsyncIterator[McpPool]:
     changed_servers: list[str] = []
 
-    async def changed(name: str) -> None:
+    async def record_change(name: str) -> None:
         changed_servers.append(name)
 
     configured = tuple(ConfiguredServer(entry=entry) for entry in entries)
     dial = SdkConnector(McpLoginStore(str(home / "mcp-auth.json")), "http://127.0.0.1:1/callback")
     async with open_tasks() as tasks:
-        pool = McpPool(McpServerContext(connector=dial, on_change=changed, tasks=tasks), **more)
+        pool = McpPool(McpServerContext(connector=dial, on_change=record_change, tasks=tasks), **more)
         for each in configured:
             pool.put(each)
         try:
             yield pool
         finally:
             await pool.close()
-    assert processes_in(home) == []
+    assert list_processes(home) == []
 
 
-async def quiet(*_: Any) -> None:
+async def ignore_progress(*_: Any) -> None:
     pass
 
 
-async def arrive(pool: McpPool) -> list[str]:
+async def connect_all(pool: McpPool) -> list[str]:
     return [words async for words in pool.connect_all(lambda _: True)]
 
 
-async def until(is_so: Callable[[], bool]) -> None:
+async def wait_until(is_so: Callable[[], bool]) -> None:
     while not is_so():  # noqa: ASYNC110  what another process does to a file wakes nobody
         await asyncio.sleep(0.005)
 
@@ -72,8 +77,8 @@ def log(home: Path, manner: str) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-async def test_nothing_is_started_before_something_is_to_be_done(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "plain")) as pool:
+async def test_no_server_is_started_before_it_is_needed(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "plain")) as pool:
         assert pool.list_status() == {"plain": McpDisabled(note=pool.servers["plain"].status.note)}
         assert (list(pool.tools()), log(tmp_path, "plain")) == ([], [])
         await pool.wait_until_settled()
@@ -81,8 +86,8 @@ async def test_nothing_is_started_before_something_is_to_be_done(tmp_path: Path)
         assert list(pool.tools()) == ["plain_echo"]
 
 
-async def test_a_call_asks_under_the_tools_own_name_and_brings_the_answer(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "plain")) as pool:
+async def test_a_call_asks_under_the_name_of_its_tool_and_returns_the_answer(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "plain")) as pool:
         await pool.wait_until_settled()
         harness = ToolHarness(tmp_path, outside=tmp_path.parent, environment=os.environ)
         result = await harness.call(pool.tools()["plain_echo"], words="hello")
@@ -99,19 +104,19 @@ async def test_a_call_asks_under_the_tools_own_name_and_brings_the_answer(tmp_pa
         ("mute", "it did not answer within 0.5 seconds"),
     ],
 )
-async def test_a_server_that_does_not_speak_mcp_has_failed_with_the_reason(
+async def test_a_server_that_does_not_speak_mcp_fails_with_the_reason(
     tmp_path: Path, manner: str, said: str
 ) -> None:
     more = {"connect": 0.5} if manner == "mute" else {}
-    async with pooled(tmp_path, raw(tmp_path, manner, **more)) as pool:
+    async with open_pool(tmp_path, raw_entry(tmp_path, manner, **more)) as pool:
         await pool.wait_until_settled()
         status = pool.servers[manner].status
         assert isinstance(status, McpFailed)
         assert said in status.error
 
 
-async def test_the_reason_of_one_that_failed_has_what_it_said_last(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "traceback")) as pool:
+async def test_the_reason_of_a_failure_contains_the_last_output(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "traceback")) as pool:
         await pool.wait_until_settled()
         status = pool.servers["traceback"].status
         assert isinstance(status, McpFailed)
@@ -122,25 +127,25 @@ async def test_the_reason_of_one_that_failed_has_what_it_said_last(tmp_path: Pat
         assert len(status.error) <= MAX_REASON_LENGTH
 
 
-async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_a_missing_program_is_named(tmp_path: Path) -> None:
     entry = LocalEntry(
         name="x", argv=("no-such-program",), directory=str(tmp_path), environment={"PATH": "/bin"}
     )
-    async with pooled(tmp_path, entry) as pool:
+    async with open_pool(tmp_path, entry) as pool:
         await pool.wait_until_settled()
         status = pool.servers["x"].status
         assert isinstance(status, McpFailed)
         assert status.error == "no-such-program cannot be run: there is no such program"
 
 
-async def test_junk_before_the_first_message_is_passed_over(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "junk")) as pool:
+async def test_invalid_output_before_the_first_message_is_ignored(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "junk")) as pool:
         await pool.wait_until_settled()
         assert list(pool.tools()) == ["junk_echo"]
 
 
-async def test_too_many_tools_are_cut_and_that_is_said(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "many"), raw(tmp_path, "endless")) as pool:
+async def test_too_many_tools_are_dropped_with_a_notice(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "many"), raw_entry(tmp_path, "endless")) as pool:
         await pool.wait_until_settled()
         status = pool.servers["many"].status
         assert isinstance(status, McpConnected)
@@ -150,8 +155,8 @@ async def test_too_many_tools_are_cut_and_that_is_said(tmp_path: Path) -> None:
         assert isinstance(pool.servers["endless"].status, McpConnected)
 
 
-async def test_what_is_too_long_to_be_told_is_cut_or_left_out(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "huge"), raw(tmp_path, "deep")) as pool:
+async def test_long_descriptions_are_cut_and_tools_with_long_schemas_dropped(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "huge"), raw_entry(tmp_path, "deep")) as pool:
         await pool.wait_until_settled()
         tools = pool.tools()
         assert list(tools) == ["huge_echo", "deep_echo"]
@@ -161,9 +166,9 @@ async def test_what_is_too_long_to_be_told_is_cut_or_left_out(tmp_path: Path) ->
         assert status.note == "1 tool with too long a schema left out"
 
 
-async def test_odd_names_are_made_fit_and_stay_apart(tmp_path: Path) -> None:
+async def test_invalid_names_are_corrected_and_stay_distinct(tmp_path: Path) -> None:
     reserved = frozenset({"odd_same_name"})
-    async with pooled(tmp_path, raw(tmp_path, "odd"), reserved=reserved) as pool:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "odd"), reserved=reserved) as pool:
         await pool.wait_until_settled()
         # By their own names, so that the same tools are told in the same order whatever a server lists first.
         assert list(pool.tools()) == [
@@ -176,53 +181,53 @@ async def test_odd_names_are_made_fit_and_stay_apart(tmp_path: Path) -> None:
         ]
 
 
-async def test_a_flood_keeps_nobody_from_calling(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "flood")) as pool:
+async def test_a_flood_of_messages_does_not_block_calls(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "flood")) as pool:
         await pool.wait_until_settled()
-        answer = await pool.get("flood").call("echo", {"a": 1}, quiet)
+        answer = await pool.get("flood").call("echo", {"a": 1}, ignore_progress)
         assert answer["content"][0]["text"] == '{"a": 1}'
 
 
 async def test_a_slow_server_does_not_block_a_run_and_is_added_later(tmp_path: Path) -> None:
-    entries = raw(tmp_path, "plain"), raw(tmp_path, "slowly")
-    async with pooled(tmp_path, *entries, timeouts=McpTimeouts(wait=0.0)) as pool:
-        await arrive(pool)
+    entries = raw_entry(tmp_path, "plain"), raw_entry(tmp_path, "slowly")
+    async with open_pool(tmp_path, *entries, timeouts=McpTimeouts(wait=0.0)) as pool:
+        await connect_all(pool)
         assert "slowly_echo" not in pool.tools()
         (tmp_path / "slowly.log.go").touch()
         await pool.wait_until_settled()
-        await arrive(pool)
+        await connect_all(pool)
         assert list(pool.tools()) == ["plain_echo", "slowly_echo"]
 
 
-async def test_a_call_that_is_not_answered_ends_and_the_server_is_told(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "silent", call=0.2)) as pool:
+async def test_an_unanswered_call_ends_and_the_server_is_told(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "silent", call=0.2)) as pool:
         await pool.wait_until_settled()
         with pytest.raises(McpError, match=r"did not answer within 0\.2 seconds"):
-            await pool.get("silent").call("echo", {}, quiet)
-        await until(lambda: "notifications/cancelled" in log(tmp_path, "silent"))
+            await pool.get("silent").call("echo", {}, ignore_progress)
+        await wait_until(lambda: "notifications/cancelled" in log(tmp_path, "silent"))
 
 
 async def test_a_cancelled_call_does_not_wait_for_the_server(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "silent")) as pool:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "silent")) as pool:
         await pool.wait_until_settled()
-        calling = asyncio.ensure_future(pool.get("silent").call("echo", {}, quiet))
-        await until(lambda: "called" in log(tmp_path, "silent"))
+        calling = asyncio.ensure_future(pool.get("silent").call("echo", {}, ignore_progress))
+        await wait_until(lambda: "called" in log(tmp_path, "silent"))
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        await until(lambda: "notifications/cancelled" in log(tmp_path, "silent"))
+        await wait_until(lambda: "notifications/cancelled" in log(tmp_path, "silent"))
 
 
 async def test_a_server_that_dies_reports_its_last_output_and_is_not_restarted_at_once(
     tmp_path: Path,
 ) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "dies")) as pool:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "dies")) as pool:
         await pool.wait_until_settled()
         server = pool.get("dies")
         tool = pool.tools()["dies_echo"]
         with pytest.raises(McpError, match=r"disconnected: .* it said: out of memory"):
-            await server.call("echo", {}, quiet)
-        await until(lambda: isinstance(server.status, McpFailed))
+            await server.call("echo", {}, ignore_progress)
+        await wait_until(lambda: isinstance(server.status, McpFailed))
         assert list(pool.tools()) == []
         assert not server.is_due
         harness = ToolHarness(tmp_path, outside=tmp_path.parent, environment=os.environ)
@@ -234,37 +239,109 @@ async def test_a_server_that_dies_reports_its_last_output_and_is_not_restarted_a
         assert [line.split()[0] for line in log(tmp_path, "dies")].count("started") == 2
 
 
-async def test_a_result_that_is_no_result_is_the_calls_fault_alone(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "wrong")) as pool:
+async def test_an_invalid_result_fails_only_its_call(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "wrong")) as pool:
         await pool.wait_until_settled()
         with pytest.raises(McpError, match="not MCP"):
-            await pool.get("wrong").call("echo", {}, quiet)
+            await pool.get("wrong").call("echo", {}, ignore_progress)
         assert isinstance(pool.servers["wrong"].status, McpConnected)
 
 
 async def test_a_server_that_ignores_signals_is_killed_with_its_children(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "stubborn")) as pool:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "stubborn")) as pool:
         await pool.wait_until_settled()
-        assert len(processes_in(tmp_path)) >= 2
+        assert len(list_processes(tmp_path)) >= 2
         await pool.get("stubborn").disconnect()
-        assert processes_in(tmp_path) == []
+        assert list_processes(tmp_path) == []
         assert pool.list_status() == {"stubborn": McpDisabled()}
-        await arrive(pool)
+        await connect_all(pool)
         assert pool.list_status() == {"stubborn": McpDisabled()}
 
 
 async def test_a_disabled_server_stays_disconnected_until_it_is_connected(tmp_path: Path) -> None:
-    async with pooled(tmp_path) as pool:
-        server = pool.put(ConfiguredServer(entry=raw(tmp_path, "plain"), enabled=False))
-        await arrive(pool)
+    async with open_pool(tmp_path) as pool:
+        server = pool.put(ConfiguredServer(entry=raw_entry(tmp_path, "plain"), enabled=False))
+        await connect_all(pool)
         assert (pool.list_status(), log(tmp_path, "plain")) == ({"plain": McpDisabled()}, [])
         server.start_connecting()
         await server.wait_until_settled()
         assert server.status == McpConnected()
 
 
-async def test_what_may_not_be_run_is_not(tmp_path: Path) -> None:
-    async with pooled(tmp_path, raw(tmp_path, "plain", refusal="no wall can be had")) as pool:
+async def test_a_server_that_may_not_run_is_not_started(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "plain", refusal="there is no sandbox")) as pool:
         await pool.wait_until_settled()
-        assert pool.list_status() == {"plain": McpFailed(error="no wall can be had")}
+        assert pool.list_status() == {"plain": McpFailed(error="there is no sandbox")}
         assert log(tmp_path, "plain") == []
+
+
+class Parrot:
+    """A connected server that says whatever it is told to, and then answers."""
+
+    def __init__(self, home: Path, entry: AnyEntry) -> None:
+        self._runner = asyncio.Runner()
+        self._done = asyncio.Event()
+        self._connected: asyncio.Future[McpPool] = self._runner.get_loop().create_future()
+        self._owner = self._runner.get_loop().create_task(self._own(home, entry))
+
+    async def _own(self, home: Path, entry: AnyEntry) -> None:
+        async with open_pool(home, entry) as pool:
+            await pool.wait_until_settled()
+            self._connected.set_result(pool)
+            await self._done.wait()
+
+    def call(self, words: bytes = b"") -> dict[str, Any]:
+        async def call() -> dict[str, Any]:
+            server = (await self._connected).servers["parrot"]
+            return await server.call("echo", {"hex": words.hex()}, ignore_progress)
+
+        return self._runner.run(call())
+
+    def close(self) -> None:
+        async def close() -> None:
+            self._done.set()
+            await self._owner
+
+        self._runner.run(close())
+        self._runner.close()
+
+
+@pytest.fixture(params=["local", "remote"])
+def parrot(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Parrot]:
+    with serve_app(lambda _: answer_as_told, lifespan="off") as url:
+        local, remote = raw_entry(tmp_path, "parrot"), RemoteEntry(name="parrot", url=f"{url}/mcp")
+        parrot = Parrot(tmp_path, local if request.param == "local" else remote)
+        yield parrot
+        parrot.close()
+
+
+def list_messages() -> list[dict[str, Any]]:
+    """Return messages that a server may send while it is asked something. The server puts the id of the call into them."""
+    id = "<id>"
+    content = [
+        {"type": "text", "text": "words"},
+        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+        {"type": "resource", "resource": {"uri": "file:///x", "text": "words"}},
+        {"type": "resource_link", "uri": "file:///x", "name": "x"},
+    ]
+    result = {"content": content, "structuredContent": {"a": 1}, "isError": False, "_meta": {"b": 2}}
+    progress = {"progressToken": id, "progress": 1, "total": 2, "message": "half"}
+    return [
+        {"jsonrpc": "2.0", "id": id, "result": result},
+        {"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "no", "data": {"why": 1}}},
+        {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress},
+        {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"},
+        {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}},
+        {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        {"jsonrpc": "2.0", "id": "a", "method": "sampling/createMessage", "params": {"messages": []}},
+        {"jsonrpc": "2.0", "id": 2, "method": "roots/list"},
+    ]
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_whatever_a_server_says_fails_its_call_at_most(parrot: Parrot, data: st.DataObject) -> None:
+    words = data.draw(damaged_lines(list_messages()))
+    with allow_refusal(McpError):
+        to_result(parrot.call(words))
+    assert to_result(parrot.call()).output == '{"hex": ""}'

@@ -44,19 +44,19 @@ def own_config() -> Path:
     return Path(os.environ["XDG_CONFIG_HOME"]) / "opencode" / "opencode.json"
 
 
-def raw(home: Path, manner: str) -> list[str]:
+def raw_command(home: Path, manner: str) -> list[str]:
     return [sys.executable, "-S", "-E", str(RAW), manner, str(home / f"{manner}.log")]
 
 
-def test_a_server_is_added_listed_and_looked_into(weft: Run, tmp_path: Path) -> None:
+def test_a_server_is_added_listed_and_inspected(weft: Run, tmp_path: Path) -> None:
     assert weft("list") == (
         0,
         "",
         "no MCP servers are configured: weft mcp add --help says how\n",
     )
-    code, out, _ = weft("add", "near", "--env", "A=b=c", "--", *raw(tmp_path, "plain"))
+    code, out, _ = weft("add", "near", "--env", "A=b=c", "--", *raw_command(tmp_path, "plain"))
     assert (code, out) == (0, "near is configured; weft mcp debug near connects to it\n")
-    entry = {"type": "local", "command": raw(tmp_path, "plain"), "environment": {"A": "b=c"}}
+    entry = {"type": "local", "command": raw_command(tmp_path, "plain"), "environment": {"A": "b=c"}}
     assert json.loads(own_config().read_text())["mcp"] == {"near": entry}
     weft("add", "gone", "--", "no-such-program")
 
@@ -76,7 +76,7 @@ def test_a_server_is_added_listed_and_looked_into(weft: Run, tmp_path: Path) -> 
     assert weft("debug", "none")[0] == 2
 
 
-def test_a_name_that_is_taken_is_not_given_to_another_with_all_that_was_meant_for_the_first(
+def test_a_name_in_use_is_refused(
     weft: Run,
 ) -> None:
     assert weft("add", "far", "--url", "https://one.test/mcp", "--header", "x-key=secret")[0] == 0
@@ -155,15 +155,15 @@ class Screen(io.StringIO):
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     weft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weft("add", "near", "--", *raw(tmp_path, "plain"))
+    weft("add", "near", "--", *raw_command(tmp_path, "plain"))
     monkeypatch.setitem(sys.modules, "mcp", None)
     assert "in weft's checkout: pip install '.[mcp]'" in weft("list")[1]
 
 
-# --- what configuration comes to ---
+# --- settings ---
 
 
-def test_times_are_those_of_the_server_else_those_for_all() -> None:
+def test_a_server_without_a_timeout_uses_the_common_one() -> None:
     base = McpLaunch(directory="/", environment={"PATH": "/bin"})
     quick = to_configured_server("x", McpLocalConfig(command=("a",), timeout=1500), base, call=60).entry
     usual = to_configured_server("x", McpRemoteConfig(url="http://a"), base, call=7).entry
@@ -184,14 +184,14 @@ def test_a_local_server_gets_the_environment_of_tools_and_runs_in_the_sandbox() 
     assert empty.refusal
 
 
-def test_a_secret_is_in_no_representation() -> None:
+def test_secrets_are_in_no_representation() -> None:
     remote = McpRemoteConfig(url="https://a", headers={"Authorization": "Bearer secret"})
     entry = to_configured_server("x", remote, McpLaunch(directory="/", environment={}), call=1).entry
     assert isinstance(entry, RemoteEntry)
     assert "secret" not in repr(entry)
 
 
-def test_settings_of_our_own_are_read_from_their_place() -> None:
+def test_our_own_settings_are_read_from_experimental_weft() -> None:
     own = WeftConfig(mcp=McpClientConfig(wait=0, eager=True, callback_port=1234))
     config = Config(experimental=ExperimentalConfig(mcp_timeout=2500, weft=own))
     for one_shot in (True, False):

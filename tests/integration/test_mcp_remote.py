@@ -28,7 +28,7 @@ from weft.tool.mcp.sdk.transport import MAX_RESPONSE_BYTES
 
 
 @pytest.fixture(scope="module")
-def plain() -> Iterator[str]:
+def server_url() -> Iterator[str]:
     with serve_app(lambda _: good.server.streamable_http_app()) as url:
         yield url
 
@@ -41,23 +41,23 @@ async def open_mcp_of(
     call: float = 60,
     **servers: McpRemoteConfig,
 ) -> AsyncIterator[LocalMcp]:
-    async def tell(event: Event) -> None:
+    async def publish(event: Event) -> None:
         if event_queue is not None:
             await event_queue.put(event)
 
     settings = McpSettings(servers=servers, call=call, auth_file=str(home / "mcp-auth.json"), port=port)
     base = McpLaunch(directory=str(home), environment={"PATH": os.environ["PATH"]})
-    async with open_mcp(settings, base, tell, reserved=frozenset()) as mcp:
+    async with open_mcp(settings, base, publish, reserved=frozenset()) as mcp:
         yield mcp.get()
 
 
-async def quiet(*_: Any) -> None:
+async def ignore_progress(*_: Any) -> None:
     pass
 
 
-async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: Path) -> None:
+async def test_a_server_over_streamable_http_works_like_a_local_one(server_url: str, tmp_path: Path) -> None:
     event_queue: asyncio.Queue[Event] = asyncio.Queue()
-    async with open_mcp_of(tmp_path, event_queue, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
+    async with open_mcp_of(tmp_path, event_queue, far=McpRemoteConfig(url=f"{server_url}/mcp")) as mcp:
         assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
         tools = mcp.pool.tools()
         assert {"far_add", "far_odd_name_with_path", "far_draw"} <= set(tools)
@@ -81,21 +81,21 @@ async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: P
         assert "far_grown" in mcp.pool.tools()
 
 
-async def test_progress_winds_the_clock_of_a_call_up_again(plain: str, tmp_path: Path) -> None:
-    async with open_mcp_of(tmp_path, call=3, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
+async def test_progress_restarts_the_deadline_of_a_call(server_url: str, tmp_path: Path) -> None:
+    async with open_mcp_of(tmp_path, call=3, far=McpRemoteConfig(url=f"{server_url}/mcp")) as mcp:
         await mcp.connect("far")
         heard: list[str | None] = []
 
-        async def progressed(done: float, of: float | None, words: str | None) -> None:
+        async def record_progress(done: float, of: float | None, words: str | None) -> None:
             heard.append(words)
 
-        answer = await mcp.pool.get("far").call("slow", {"seconds": 3.3}, progressed)
+        answer = await mcp.pool.get("far").call("slow", {"seconds": 3.3}, record_progress)
         assert answer["content"][0]["text"] == "done"
         assert heard[0] == "at 0"
 
 
-async def test_resources_and_prompts_are_listed_and_read(plain: str, tmp_path: Path) -> None:
-    async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
+async def test_resources_and_prompts_are_listed_and_read(server_url: str, tmp_path: Path) -> None:
+    async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{server_url}/mcp")) as mcp:
         await mcp.connect("far")
         found = await mcp.list_resources()
         assert {key: each.uri for key, each in found.items()} == {
@@ -121,23 +121,21 @@ async def test_resources_and_prompts_are_listed_and_read(plain: str, tmp_path: P
         assert await mcp.pool.find_command("far:none") is None
 
 
-async def test_the_older_kind_of_http_will_do(tmp_path: Path) -> None:
+async def test_a_server_over_sse_works(tmp_path: Path) -> None:
     with serve_app(lambda _: good.server.sse_app()) as url:
         async with open_mcp_of(tmp_path, old=McpRemoteConfig(url=f"{url}/sse", timeout=10_000)) as mcp:
             assert await mcp.list_servers(connect=True) == {"old": McpConnected()}
-            answer = await mcp.pool.get("old").call("add", {"a": 2, "b": 2}, quiet)
+            answer = await mcp.pool.get("old").call("add", {"a": 2, "b": 2}, ignore_progress)
             assert answer["content"][0]["text"] == "4"
 
 
 @pytest.mark.parametrize("kind", ["streamable_http_app", "sse_app"])
-async def test_an_answer_of_many_megabytes_arrives_whole_over_both_kinds_of_http(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_a_large_answer_arrives_completely_over_both_transports(tmp_path: Path, kind: str) -> None:
     with serve_app(lambda _: getattr(good.server, kind)()) as url:
         address = f"{url}/{'sse' if kind == 'sse_app' else 'mcp'}"
         async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
             await mcp.connect("far")
-            answer = await mcp.pool.get("far").call("long", {"lines": 600_000}, quiet)
+            answer = await mcp.pool.get("far").call("long", {"lines": 600_000}, ignore_progress)
             assert answer["content"][0]["text"] == "\n".join(f"line {number}" for number in range(600_000))
 
 
@@ -153,17 +151,17 @@ async def test_an_answer_that_is_too_large_fails_and_names_the_limit(tmp_path: P
         async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
             await mcp.connect("far")
             with pytest.raises(McpError, match=str(MAX_RESPONSE_BYTES)):
-                await mcp.pool.get("far").call("long", {"lines": 1_500_000}, quiet)
+                await mcp.pool.get("far").call("long", {"lines": 1_500_000}, ignore_progress)
 
 
-async def test_a_missing_or_invalid_server_has_failed(plain: str, tmp_path: Path) -> None:
+async def test_a_missing_or_invalid_server_fails(server_url: str, tmp_path: Path) -> None:
     servers = {
         "none": McpRemoteConfig(url="http://127.0.0.1:9/mcp"),
-        "other": McpRemoteConfig(url=f"{plain}/elsewhere"),
+        "other": McpRemoteConfig(url=f"{server_url}/elsewhere"),
     }
     async with open_mcp_of(tmp_path, **servers) as mcp:
         found = await mcp.list_servers(connect=True)
-        assert all(isinstance(status, McpFailed) for status in found.values()), found
+        assert {name: type(status) for name, status in found.items()} == dict.fromkeys(servers, McpFailed)
 
 
 async def test_a_server_that_disappears_is_noticed_at_the_next_call(tmp_path: Path) -> None:
@@ -174,7 +172,7 @@ async def test_a_server_that_disappears_is_noticed_at_the_next_call(tmp_path: Pa
     try:
         server = mcp.pool.get("far")
         with pytest.raises(McpError):
-            await server.call("add", {"a": 1, "b": 1}, quiet)
+            await server.call("add", {"a": 1, "b": 1}, ignore_progress)
     finally:
         await opened.__aexit__(None, None, None)
 
@@ -185,7 +183,7 @@ async def test_closing_does_not_wait_for_a_server_that_hangs(tmp_path: Path) -> 
     def build(_: str) -> Any:
         app = good.server.streamable_http_app()
 
-        async def clinging(scope: Any, receive: Any, send: Any) -> None:
+        async def hang_on_delete(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http" and scope["method"] == "DELETE":
                 asked.set()
                 while (await receive())["type"] != "http.disconnect":
@@ -193,7 +191,7 @@ async def test_closing_does_not_wait_for_a_server_that_hangs(tmp_path: Path) -> 
                 return
             await app(scope, receive, send)
 
-        return clinging
+        return hang_on_delete
 
     with serve_app(build) as url:
         async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
@@ -202,8 +200,8 @@ async def test_closing_does_not_wait_for_a_server_that_hangs(tmp_path: Path) -> 
         assert asked.is_set()
 
 
-async def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
-    async def endless(scope: Any, receive: Any, send: Any) -> None:
+async def test_an_endless_answer_is_given_up(tmp_path: Path) -> None:
+    async def send_endlessly(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         headers = [(b"content-type", b"application/json")]
@@ -212,7 +210,7 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
         for _ in range(1000):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-    with serve_app(lambda _: endless, lifespan="off") as url:
+    with serve_app(lambda _: send_endlessly, lifespan="off") as url:
         async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             found = await mcp.list_servers(connect=True)
             assert isinstance(found["far"], McpFailed)
@@ -245,7 +243,7 @@ async def test_a_server_that_requires_a_login_says_so_and_accepts_one(tmp_path: 
             assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
 
 
-async def test_a_token_that_ran_out_is_made_anew_by_another_process(tmp_path: Path) -> None:
+async def test_an_expired_token_is_renewed_by_another_process(tmp_path: Path) -> None:
     registrar = OAuthProvider()
     with serve_app(app_with_login(registrar)) as url:
         await log_in(tmp_path, url)
@@ -261,7 +259,7 @@ async def test_a_token_that_ran_out_is_made_anew_by_another_process(tmp_path: Pa
         assert json.loads(path.read_text())["far"]["tokens"]["expiresAt"] > 1
 
 
-async def test_a_login_counts_for_the_address_it_was_given_at(tmp_path: Path) -> None:
+async def test_a_login_is_valid_only_for_its_address(tmp_path: Path) -> None:
     registrar = OAuthProvider()
     with serve_app(app_with_login(registrar)) as url:
         await log_in(tmp_path, url)
@@ -269,7 +267,7 @@ async def test_a_login_counts_for_the_address_it_was_given_at(tmp_path: Path) ->
             assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
 
 
-async def test_a_code_can_be_handed_over_and_a_wrong_one_logs_nobody_in(tmp_path: Path) -> None:
+async def test_a_code_finishes_a_login_and_a_wrong_one_does_not(tmp_path: Path) -> None:
     with serve_app(app_with_login(OAuthProvider())) as url:
         async with open_mcp_of(tmp_path, port=free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             with pytest.raises(InvalidInputError, match="no login at far was started"):
@@ -282,7 +280,7 @@ async def test_a_code_can_be_handed_over_and_a_wrong_one_logs_nobody_in(tmp_path
             assert await mcp.finish_login("far", code) == McpConnected()
 
 
-async def test_what_comes_back_without_the_word_it_went_out_with_counts_for_nothing(tmp_path: Path) -> None:
+async def test_a_callback_with_a_wrong_state_is_refused(tmp_path: Path) -> None:
     port = free_port()
     with serve_app(app_with_login(OAuthProvider())) as url:
         async with open_mcp_of(tmp_path, port=port, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
@@ -295,7 +293,7 @@ async def test_what_comes_back_without_the_word_it_went_out_with_counts_for_noth
             assert await mcp.finish_login("far") == McpConnected()
 
 
-async def test_a_port_that_is_taken_is_said_and_a_code_will_still_do(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_and_a_code_still_works(tmp_path: Path) -> None:
     with serve_app(app_with_login(OAuthProvider())) as url, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
@@ -329,7 +327,7 @@ async def test_a_server_without_client_registration_needs_a_client_id(tmp_path: 
                 await mcp.start_login("never")
 
 
-async def test_where_there_is_no_browser_that_is_told(tmp_path: Path) -> None:
+async def test_a_missing_browser_is_reported(tmp_path: Path) -> None:
     event_queue: asyncio.Queue[Event] = asyncio.Queue()
     with serve_app(app_with_login(OAuthProvider())) as url:
         async with open_mcp_of(
@@ -342,9 +340,9 @@ async def test_where_there_is_no_browser_that_is_told(tmp_path: Path) -> None:
             assert await logging_in == McpConnected()
 
 
-async def test_servers_are_added_left_and_connected_by_name(plain: str, tmp_path: Path) -> None:
+async def test_servers_are_added_disconnected_and_connected_by_name(server_url: str, tmp_path: Path) -> None:
     async with open_mcp_of(tmp_path) as mcp:
-        assert await mcp.add_server("far", {"type": "remote", "url": f"{plain}/mcp"}) == McpConnected()
+        assert await mcp.add_server("far", {"type": "remote", "url": f"{server_url}/mcp"}) == McpConnected()
         assert await mcp.disconnect("far")
         assert list(mcp.pool.tools()) == []
         assert await mcp.connect("far")

@@ -39,12 +39,12 @@ ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
 
-def raw(home: Path, manner: str, **more: Any) -> McpLocalConfig:
+def raw_config(home: Path, manner: str, **more: Any) -> McpLocalConfig:
     command = (sys.executable, "-S", "-E", str(RAW), manner, str(home / f"{manner}.log"))
     return McpLocalConfig(command=command, **more)
 
 
-def at(
+def open_with_servers(
     home: Path,
     *script: Any,
     wait: float | None = 30,
@@ -87,7 +87,9 @@ def to_outcome(state: Any) -> tuple[str, str]:
 
 async def test_a_run_is_offered_the_tools_and_calls_them(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo", input={"words": "hi"})], [Say(text="done")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as engine:
+    async with open_with_servers(
+        tmp_path, *script, servers={"near": raw_config(tmp_path, "plain")}
+    ) as engine:
         assert not (tmp_path / "plain.log").exists()
         messages = await ask(engine, text_prompt("go"))
         assert results(messages) == [("near_echo", "completed", '{"words": "hi"}')]
@@ -97,15 +99,17 @@ async def test_a_run_is_offered_the_tools_and_calls_them(tmp_path: Path) -> None
 
 
 async def test_servers_can_be_started_on_opening(tmp_path: Path) -> None:
-    async with at(tmp_path, servers={"near": raw(tmp_path, "plain")}, eager=True) as engine:
+    async with open_with_servers(
+        tmp_path, servers={"near": raw_config(tmp_path, "plain")}, eager=True
+    ) as engine:
         assert await engine.api.mcp.list_servers(connect=True) == {"near": McpConnected()}
         assert [tool.id for tool in await engine.api.workspace.list_tools()] == ["echo", "near_echo"]
 
 
-async def test_rules_go_by_the_tools_name(tmp_path: Path) -> None:
+async def test_rules_apply_by_the_name_of_the_tool(tmp_path: Path) -> None:
     rules = (*ALLOW, Rule(permission="near_*", pattern="*", action="deny"))
-    async with at(
-        tmp_path, [Say(text="ok")], servers={"near": raw(tmp_path, "plain")}, rules=rules
+    async with open_with_servers(
+        tmp_path, [Say(text="ok")], servers={"near": raw_config(tmp_path, "plain")}, rules=rules
     ) as engine:
         await ask(engine, text_prompt("go"))
         assert names(engine, 0) == ["echo"]
@@ -113,8 +117,8 @@ async def test_rules_go_by_the_tools_name(tmp_path: Path) -> None:
 
 async def test_the_tools_of_a_slow_server_are_added_later_and_none_is_removed(tmp_path: Path) -> None:
     script = [UseTool(tool="echo", input={"words": "a"})], [Say(text="done")], [Say(text="again")]
-    servers = {"late": raw(tmp_path, "slowly"), "near": raw(tmp_path, "plain")}
-    async with at(tmp_path, *script, servers=servers, wait=0) as engine:
+    servers = {"late": raw_config(tmp_path, "slowly"), "near": raw_config(tmp_path, "plain")}
+    async with open_with_servers(tmp_path, *script, servers=servers, wait=0) as engine:
         pool = engine.api.mcp.pool  # type: ignore[attr-defined]
         await pool.wait_until_settled([pool.get("near")])
         await ask(engine, text_prompt("go"))
@@ -125,20 +129,26 @@ async def test_the_tools_of_a_slow_server_are_added_later_and_none_is_removed(tm
         assert names(engine, 2) == ["echo", "late_echo", "near_echo"]
 
 
-async def test_a_tool_that_a_server_adds_in_a_call_is_there_in_the_next_step(tmp_path: Path) -> None:
+async def test_a_tool_added_by_a_local_server_during_a_call_is_offered_in_the_next_step(
+    tmp_path: Path,
+) -> None:
     script = [UseTool(tool="near_echo")], [UseTool(tool="near_new")], [Say(text="done")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "grows")}) as engine:
+    async with open_with_servers(
+        tmp_path, *script, servers={"near": raw_config(tmp_path, "grows")}
+    ) as engine:
         messages = await ask(engine, text_prompt("go"))
         assert names(engine, 0) == ["echo", "near_echo"]
         assert names(engine, 1) == names(engine, 2) == ["echo", "near_echo", "near_new"]
         assert results(messages) == [("near_echo", "completed", "{}"), ("near_new", "completed", "{}")]
 
 
-async def test_a_tool_that_a_remote_server_adds_in_a_call_is_there_in_the_next_step(tmp_path: Path) -> None:
+async def test_a_tool_added_by_a_remote_server_during_a_call_is_offered_in_the_next_step(
+    tmp_path: Path,
+) -> None:
     script = [UseTool(tool="far_grow")], [UseTool(tool="far_grown")], [Say(text="done")]
-    with serve_app(lambda _: growing().streamable_http_app()) as url:
+    with serve_app(lambda _: make_growing_server().streamable_http_app()) as url:
         servers = {"far": McpRemoteConfig(url=f"{url}/mcp")}
-        async with at(tmp_path, *script, servers=servers) as engine:
+        async with open_with_servers(tmp_path, *script, servers=servers) as engine:
             messages = await ask(engine, text_prompt("go"))
             assert (names(engine, 0), names(engine, 1)) == (
                 ["echo", "far_grow"],
@@ -150,7 +160,7 @@ async def test_a_tool_that_a_remote_server_adds_in_a_call_is_there_in_the_next_s
             ]
 
 
-def growing() -> MCPServer:
+def make_growing_server() -> MCPServer:
     server = MCPServer("growing")
 
     def grown() -> str:
@@ -165,16 +175,18 @@ def growing() -> MCPServer:
     return server
 
 
-async def test_a_server_that_says_all_the_time_that_it_changed_holds_no_step(tmp_path: Path) -> None:
+async def test_a_server_that_constantly_reports_changes_delays_no_step(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo")], [Say(text="done")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "restless")}) as engine:
+    async with open_with_servers(
+        tmp_path, *script, servers={"near": raw_config(tmp_path, "restless")}
+    ) as engine:
         messages = await ask(engine, text_prompt("go"))
         assert results(messages) == [("near_echo", "completed", "{}")]
 
 
-async def test_a_server_that_dies_costs_one_call_and_no_run(tmp_path: Path) -> None:
+async def test_a_server_that_dies_fails_one_call_and_no_run(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo")], [Say(text="it died")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "dies")}) as engine:
+    async with open_with_servers(tmp_path, *script, servers={"near": raw_config(tmp_path, "dies")}) as engine:
         messages = await ask(engine, text_prompt("go"))
         [(_, status, error)] = results(messages)
         assert status == "error"
@@ -183,9 +195,9 @@ async def test_a_server_that_dies_costs_one_call_and_no_run(tmp_path: Path) -> N
         assert isinstance(messages[-1].parts[1], TextPart)
 
 
-async def test_servers_that_cannot_be_used_do_not_keep_a_run_from_going_on(tmp_path: Path) -> None:
-    servers = {name: raw(tmp_path, name) for name in ("exits", "babble")}
-    async with at(tmp_path, [Say(text="fine")], servers=servers) as engine:
+async def test_unusable_servers_do_not_prevent_a_run(tmp_path: Path) -> None:
+    servers = {name: raw_config(tmp_path, name) for name in ("exits", "babble")}
+    async with open_with_servers(tmp_path, [Say(text="fine")], servers=servers) as engine:
         await ask(engine, text_prompt("go"))
         assert names(engine, 0) == ["echo"]
         found = await engine.api.workspace.list_mcp()
@@ -195,7 +207,7 @@ async def test_servers_that_cannot_be_used_do_not_keep_a_run_from_going_on(tmp_p
         }
 
 
-async def warned(engine: Engine) -> list[str]:
+async def list_warnings(engine: Engine) -> list[str]:
     """Return the warnings of a run."""
     listening = engine.api.events()
     await ask(engine, text_prompt("go"))
@@ -211,34 +223,36 @@ async def warned(engine: Engine) -> list[str]:
     return warnings
 
 
-async def test_a_run_says_once_which_servers_are_not_there_and_why(tmp_path: Path) -> None:
+async def test_a_run_reports_once_which_servers_are_missing_and_why(tmp_path: Path) -> None:
     nothing = McpLocalConfig(command=(str(tmp_path / "nothing"),))
     servers = {
-        "near": raw(tmp_path, "plain"),
+        "near": raw_config(tmp_path, "plain"),
         "gone": nothing,
         "off": McpLocalConfig(command=("x",), enabled=False),
     }
-    async with at(tmp_path, [Say(text="a")], [Say(text="b")], servers=servers) as engine:
-        [warnings] = await warned(engine)
+    async with open_with_servers(tmp_path, [Say(text="a")], [Say(text="b")], servers=servers) as engine:
+        [warnings] = await list_warnings(engine)
         missing = f"{tmp_path}/nothing cannot be run: there is no such program"
         assert warnings == f"the MCP server gone is not available: {missing}"
-        assert await warned(engine) == []
+        assert await list_warnings(engine) == []
 
 
-async def test_a_run_says_which_servers_it_did_not_wait_for(tmp_path: Path) -> None:
+async def test_a_run_reports_which_servers_it_did_not_wait_for(tmp_path: Path) -> None:
     script = [Say(text="a")], [Say(text="b")]
-    async with at(tmp_path, *script, servers={"late": raw(tmp_path, "slowly")}, wait=0) as engine:
-        assert await warned(engine) == [
+    async with open_with_servers(
+        tmp_path, *script, servers={"late": raw_config(tmp_path, "slowly")}, wait=0
+    ) as engine:
+        assert await list_warnings(engine) == [
             "the MCP server late is still connecting: its tools will be available later"
         ]
         (tmp_path / "slowly.log.go").touch()
         await engine.api.mcp.list_servers(connect=True)
-        assert await warned(engine) == []
+        assert await list_warnings(engine) == []
 
 
-async def test_a_one_shot_run_waits_for_a_server_that_is_starting_and_says_so(tmp_path: Path) -> None:
-    late = {"late": raw(tmp_path, "slowly")}
-    async with at(tmp_path, [Say(text="a")], servers=late, wait=None, notice=0) as engine:
+async def test_a_one_shot_run_waits_for_a_starting_server_with_a_notice(tmp_path: Path) -> None:
+    late = {"late": raw_config(tmp_path, "slowly")}
+    async with open_with_servers(tmp_path, [Say(text="a")], servers=late, wait=None, notice=0) as engine:
         warnings: list[str] = []
 
         async def follow() -> None:
@@ -256,23 +270,27 @@ async def test_a_one_shot_run_waits_for_a_server_that_is_starting_and_says_so(tm
 
 async def test_a_run_does_not_wait_for_a_server_whose_tools_its_agent_may_not_use(tmp_path: Path) -> None:
     rules = (*ALLOW, Rule(permission="late_*", pattern="*", action="deny"))
-    servers = {"late": raw(tmp_path, "slowly"), "near": raw(tmp_path, "plain")}
-    async with at(tmp_path, [Say(text="a")], servers=servers, wait=None, rules=rules) as engine:
+    servers = {"late": raw_config(tmp_path, "slowly"), "near": raw_config(tmp_path, "plain")}
+    async with open_with_servers(
+        tmp_path, [Say(text="a")], servers=servers, wait=None, rules=rules
+    ) as engine:
         await ask(engine, text_prompt("go"))
         assert names(engine, 0) == ["echo", "near_echo"]
         assert engine.api.mcp.pool.get("late").is_connecting  # type: ignore[attr-defined]
 
 
 async def test_a_failure_to_add_a_server_is_returned_and_not_warned_about(tmp_path: Path) -> None:
-    async with at(tmp_path, [Say(text="a")], servers={}) as engine:
+    async with open_with_servers(tmp_path, [Say(text="a")], servers={}) as engine:
         said = {"type": "local", "command": [str(tmp_path / "nothing")]}
         assert isinstance(await engine.api.mcp.add_server("gone", said), McpFailed)
-        assert await warned(engine) == []
+        assert await list_warnings(engine) == []
 
 
-async def test_a_long_answer_is_cut_and_kept_whole(tmp_path: Path) -> None:
+async def test_a_long_answer_is_cut_and_stored_completely(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo", input={"words": "x" * 100_000})], [Say(text="long")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as engine:
+    async with open_with_servers(
+        tmp_path, *script, servers={"near": raw_config(tmp_path, "plain")}
+    ) as engine:
         [(_, status, output)] = results(await ask(engine, text_prompt("go")))
         assert status == "completed"
         assert len(output) < 60_000
@@ -283,17 +301,17 @@ async def test_a_long_answer_is_cut_and_kept_whole(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def good(tmp_path: Path) -> dict[str, McpLocalConfig]:
+def good_server(tmp_path: Path) -> dict[str, McpLocalConfig]:
     (tmp_path / "secret.txt").write_text("secret")
     path = Path(__file__).parents[1] / "given" / "mcp_servers" / "good.py"
     return {"good": McpLocalConfig(command=(sys.executable, str(path)))}
 
 
-async def test_a_prompt_is_a_command_whose_words_do_nothing(
-    tmp_path: Path, good: dict[str, McpLocalConfig]
+async def test_a_prompt_of_a_server_is_a_command_whose_text_runs_nothing(
+    tmp_path: Path, good_server: dict[str, McpLocalConfig]
 ) -> None:
     script = [[Say(text="reviewed")] for _ in range(3)]
-    async with at(tmp_path, *script, servers=good) as engine:
+    async with open_with_servers(tmp_path, *script, servers=good_server) as engine:
         session = await engine.api.create_session(SessionInput(title="x"))
         for typed in ("all strict", "how=strict what=all", "how='strict' all"):
             await engine.api.command(session.id, CommandInput(command="good:review_it", arguments=typed))
@@ -334,10 +352,12 @@ async def test_a_prompt_is_a_command_whose_words_do_nothing(
         ]
 
 
-async def test_what_a_prompt_needs_and_was_not_given_is_asked_for(
-    tmp_path: Path, good: dict[str, McpLocalConfig]
+async def test_missing_arguments_of_a_prompt_are_asked_for(
+    tmp_path: Path, good_server: dict[str, McpLocalConfig]
 ) -> None:
-    async with at(tmp_path, [Say(text="reviewed")], servers=good, permissions=ANSWERED) as engine:
+    async with open_with_servers(
+        tmp_path, [Say(text="reviewed")], servers=good_server, permissions=ANSWERED
+    ) as engine:
         session = await engine.api.create_session(SessionInput(title="x"))
         heard = engine.api.events()
         wanted = CommandInput(command="good:review_it", arguments="what=all")
@@ -361,10 +381,10 @@ async def test_what_a_prompt_needs_and_was_not_given_is_asked_for(
         ]
 
 
-async def test_where_nobody_can_be_asked_what_is_missing_is_named(
-    tmp_path: Path, good: dict[str, McpLocalConfig]
+async def test_missing_arguments_are_named_if_nobody_can_be_asked(
+    tmp_path: Path, good_server: dict[str, McpLocalConfig]
 ) -> None:
-    async with at(tmp_path, servers=good) as engine:
+    async with open_with_servers(tmp_path, servers=good_server) as engine:
         session = await engine.api.create_session(SessionInput(title="x"))
         with pytest.raises(InvalidInputError, match="good:review_it needs what, how") as refused:
             await engine.api.command(session.id, CommandInput(command="good:review_it", arguments=""))

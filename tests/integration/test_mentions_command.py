@@ -56,11 +56,11 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
         ("have @explore look", "call the task tool with subagent: explore"),
     ],
 )
-def test_what_is_mentioned_comes_along(ask: Ask, words: str, request_text: str) -> None:
+def test_mentioned_files_are_attached(ask: Ask, words: str, request_text: str) -> None:
     assert request_text in ask(words)
 
 
-def test_lines_are_those_that_were_named_and_no_others(ask: Ask) -> None:
+def test_only_the_named_lines_are_attached(ask: Ask) -> None:
     request_text = ask("see @pkg/one.py#2")
 
     assert ("first" in request_text, "second" in request_text, "third" in request_text) == (
@@ -81,7 +81,7 @@ def test_lines_are_those_that_were_named_and_no_others(ask: Ask) -> None:
         "ask @build",
     ],
 )
-def test_what_may_not_be_read_unasked_or_is_no_name_stays_a_word(ask: Ask, words: str) -> None:
+def test_a_mention_that_may_not_be_read_without_asking_stays_text(ask: Ask, words: str) -> None:
     request_text = ask(words)
 
     assert words in request_text
@@ -89,7 +89,7 @@ def test_what_may_not_be_read_unasked_or_is_no_name_stays_a_word(ask: Ask, words
     assert "subagent:" not in request_text
 
 
-def test_what_was_piped_in_mentions_nothing(ask: Ask) -> None:
+def test_piped_text_mentions_nothing(ask: Ask) -> None:
     request_text = ask("what is this?", piped="see @notes.txt")
 
     assert "see @notes.txt" in request_text

@@ -66,7 +66,7 @@ def configure(monkeypatch: pytest.MonkeyPatch, **config: object) -> None:
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(config))
 
 
-def test_what_there_is_a_key_for_is_listed_by_name(
+def test_models_with_a_key_are_listed_by_name(
     weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOOM_API_KEY", "k")
@@ -79,7 +79,7 @@ def test_all_models_are_listed_on_demand(weft: Run, cache: Path) -> None:
     assert weft("models", "--all") == (0, "opencode/free\nloom/one\nloom/two\nscripted/demo\n", "")
 
 
-def test_the_scripted_model_is_listed_when_asked_for(weft: Run, cache: Path) -> None:
+def test_the_scripted_model_is_listed_on_request(weft: Run, cache: Path) -> None:
     assert weft("models", "scripted") == (0, "scripted/demo\n", "")
 
 
@@ -105,7 +105,9 @@ def test_without_models_the_list_says_how_to_get_one(
     assert "weft auth login" in err
 
 
-def test_json_tells_all_and_no_secret(weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_lists_everything_except_secrets(
+    weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = {
         "models": {
             "one": {"headers": {"x-team": "sk-secret-0123456789"}, "options": {"apiKey": "sk-secret-2"}}
@@ -124,14 +126,14 @@ def test_json_tells_all_and_no_secret(weft: Run, cache: Path, monkeypatch: pytes
     assert "sk-secret" not in out
 
 
-def test_verbose_adds_all_that_is_known(weft: Run, cache: Path) -> None:
+def test_verbose_adds_all_known_fields(weft: Run, cache: Path) -> None:
     _, out, _ = weft("models", "opencode", "--verbose")
     name, _, rest = out.partition("\n")
     assert name == "opencode/free"
     assert json.loads(rest)["name"] == "free"
 
 
-def test_a_broken_configuration_is_told_and_hides_nothing(
+def test_a_broken_configuration_is_reported_and_hides_nothing(
     weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", "{broken")
@@ -140,7 +142,7 @@ def test_a_broken_configuration_is_told_and_hides_nothing(
     assert "warning:" in err
 
 
-def test_a_provider_we_cannot_speak_with_is_named(
+def test_a_provider_without_an_adapter_is_named(
     weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(monkeypatch, provider={"odd": {"npm": "odd-sdk", "models": {"m": {}}}})
@@ -166,7 +168,7 @@ def test_refreshing_fetches_the_catalogue(weft: Run, cache: Path, monkeypatch: p
 @pytest.mark.parametrize(
     "answer", [Answer(b"busy", 503), Answer(b"<html>", kind="text/html"), Answer(b"{}")], ids=str
 )
-def test_a_failed_refresh_keeps_what_there_was(
+def test_a_failed_refresh_keeps_the_old_catalogue(
     answer: Answer, weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_web({"/api.json": answer}) as web:
@@ -177,7 +179,7 @@ def test_a_failed_refresh_keeps_what_there_was(
     assert cache.read_bytes() == CATALOGUE
 
 
-def test_where_fetching_is_switched_off_nothing_is_fetched(
+def test_nothing_is_fetched_if_fetching_is_disabled(
     weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENCODE_DISABLE_MODELS_FETCH", "1")
@@ -190,7 +192,7 @@ def test_where_fetching_is_switched_off_nothing_is_fetched(
 # --- servers of one's own ---
 
 
-def test_ollama_is_asked_what_it_serves(weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ollama_is_asked_for_its_models(weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_web({"/v1/models": LISTING}) as web:
         monkeypatch.setenv("OLLAMA_HOST", web.url)
         assert weft("models", "ollama") == (0, "ollama/llama3:8b\nollama/qwen3:4b\n", "")
@@ -235,14 +237,14 @@ def test_a_local_server_with_an_invalid_answer_is_reported(
 # --- the table ---
 
 
-def test_on_a_terminal_it_is_a_table() -> None:
+def test_on_a_terminal_the_list_is_a_table() -> None:
     unknown = Model(id="m", provider_id="p", name="M", api=ModelApi(id="m"), limit=Limit(context=0, output=0))
     head, row = format_models([unknown], Paint(StringIO()))
     assert head == "Model  Context  Output  In $/M  Out $/M  Cache $/M  Can"
     assert row == "p/m          ?       ?       ?        ?          ?  tools"
 
 
-def test_figures_are_told_as_people_say_them() -> None:
+def test_figures_are_readable() -> None:
     assert [format_limit(count) for count in (0, 500, 8192, 200_000, 1_048_576)] == [
         "?",
         "500",
@@ -254,7 +256,7 @@ def test_figures_are_told_as_people_say_them() -> None:
     assert [*prices, format_price(None)] == ["0", "0.075", "3", "100", "?"]
 
 
-def test_a_password_in_an_address_is_not_told(
+def test_a_password_in_an_address_is_not_shown(
     weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_web({"/v1/models": Answer(b"<html>")}) as web:

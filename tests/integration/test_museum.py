@@ -31,7 +31,7 @@ def test_the_museum_has_every_kind_of_store() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-async def test_a_store_of_an_earlier_version_says_the_same_and_goes_on(
+async def test_a_store_of_an_earlier_version_reads_the_same_and_can_be_continued(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url, expected = unpack(name, tmp_path), read_manifest(name)
@@ -54,7 +54,7 @@ async def test_a_store_of_an_earlier_version_says_the_same_and_goes_on(
 
 
 @pytest.mark.parametrize("name", OURS)
-async def test_a_damaged_message_of_an_earlier_version_is_named_and_costs_nothing_else(
+async def test_a_damaged_message_of_an_earlier_version_is_named_and_nothing_else_is_lost(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url, expected = unpack(name, tmp_path), read_manifest(name)
@@ -91,7 +91,7 @@ def damage_first_message(url: str, directory: Path, session: str) -> None:
 
 
 @pytest.mark.parametrize("name", list_exhibits("opencode-"))
-def test_what_opencode_wrote_is_imported_whole(name: str, tmp_path: Path) -> None:
+def test_stores_of_opencode_are_imported_completely(name: str, tmp_path: Path) -> None:
     unpack(name, tmp_path)
     kind = "opencode-sqlite" if (tmp_path / "opencode.db").exists() else "opencode"
     assert (

@@ -57,7 +57,7 @@ class Scripted(Model):
         raise NotImplementedError(args, rest)
 
 
-def says(text: str) -> ResponseOutputMessage:
+def text_item(text: str) -> ResponseOutputMessage:
     content = ResponseOutputText(annotations=[], text=text, type="output_text")
     return ResponseOutputMessage(
         id=f"msg_{text[:3]}", content=[content], role="assistant", status="completed", type="message"
@@ -70,7 +70,7 @@ def calls(name: str, id: str, **arguments: Any) -> ResponseFunctionToolCall:
     )
 
 
-def thinks(text: str) -> ResponseReasoningItem:
+def reasoning_item(text: str) -> ResponseReasoningItem:
     return ResponseReasoningItem(
         id="rs_1", summary=[Summary(text=text, type="summary_text")], type="reasoning"
     )
@@ -112,13 +112,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 def first_turns() -> Scripted:
     return Scripted(
-        [thinks("Look it up."), calls("find_order", "call_1", number=42)],
-        [says("It is in Hamburg.")],
-        [says("You are welcome.")],
+        [reasoning_item("Look it up."), calls("find_order", "call_1", number=42)],
+        [text_item("It is in Hamburg.")],
+        [text_item("You are welcome.")],
     )
 
 
-async def test_an_agent_remembers_two_turns_and_goes_on_with_another_handle(tmp_path: Path) -> None:
+async def test_an_agent_remembers_two_turns_and_continues_with_another_handle(tmp_path: Path) -> None:
     model, measure = first_turns(), SQLiteSession("measure")
     async with open_store(tmp_path / "history", directory=tmp_path) as store:
         session = WeftSession(await store.session("support-42"))
@@ -132,14 +132,14 @@ async def test_an_agent_remembers_two_turns_and_goes_on_with_another_handle(tmp_
     async with open_store(tmp_path / "history", directory=tmp_path) as store:
         session = WeftSession(await store.session("support-42"))
         assert await session.get_items() == await measure.get_items()
-        model, same = Scripted([says("42.")]), Scripted([says("42.")])
+        model, same = Scripted([text_item("42.")]), Scripted([text_item("42.")])
         assert await ask(model, "Which order was it?", session) == "42."
         await ask(same, "Which order was it?", measure)
         assert model.sent == same.sent
         assert len(model.sent[0]) == 8
 
 
-async def test_what_the_agent_did_is_readable_in_weft(tmp_path: Path) -> None:
+async def test_the_work_of_the_agent_is_readable_in_weft(tmp_path: Path) -> None:
     async with open_store(tmp_path / "history", directory=tmp_path) as store:
         session = await store.session("support-42")
         await ask(first_turns(), "Where is order 42?", WeftSession(session))
@@ -185,7 +185,7 @@ ITEMS: list[Any] = [
 ]  # fmt: skip
 
 
-async def test_items_of_every_kind_come_back_exactly(store: SessionStore) -> None:
+async def test_items_of_every_kind_are_returned_exactly(store: SessionStore) -> None:
     session = WeftSession(await store.session())
     await session.add_items(ITEMS[:6])
     await session.add_items(ITEMS[6:])
@@ -197,7 +197,7 @@ async def test_items_of_every_kind_come_back_exactly(store: SessionStore) -> Non
     assert await limited.get_items(limit=100) == ITEMS
 
 
-async def test_a_call_whose_result_comes_later_is_open_until_then(store: SessionStore) -> None:
+async def test_a_call_is_open_until_its_result_is_added(store: SessionStore) -> None:
     session = await store.session()
     items = WeftSession(session)
 
@@ -237,7 +237,7 @@ ITEM = st.fixed_dictionaries(
 @given(
     batches=st.lists(st.lists(ITEM, max_size=4), max_size=4), pops=st.integers(0, 5), limit=st.integers(0, 6)
 )
-async def test_any_items_come_back_and_are_popped_in_order(
+async def test_any_items_are_returned_and_popped_in_order(
     batches: list[list[Any]], pops: int, limit: int
 ) -> None:
     async with open_store("memory:") as store:
@@ -254,7 +254,7 @@ async def test_any_items_come_back_and_are_popped_in_order(
         assert await session.get_items() == [ITEMS[0]]
 
 
-async def test_messages_that_something_else_appended_are_items_too(store: SessionStore) -> None:
+async def test_messages_appended_by_others_are_items_too(store: SessionStore) -> None:
     session: Session = await store.session()
     await session.append(
         user_message("Where is it?", NewFile("data:image/png;base64,aGk=", "image/png")),
@@ -276,7 +276,7 @@ async def test_messages_that_something_else_appended_are_items_too(store: Sessio
         {"role": "assistant", "content": "Here."},
     ]
     assert await items.get_items() == derived
-    assert await ask(Scripted([says("Again.")]), "And now?", items) == "Again."
+    assert await ask(Scripted([text_item("Again.")]), "And now?", items) == "Again."
     assert (await items.get_items())[:4] == derived
 
 

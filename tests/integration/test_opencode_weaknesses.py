@@ -41,11 +41,11 @@ def info(message: MessageWithParts) -> AssistantMessage:
     return message.info
 
 
-def words(message: MessageWithParts) -> str:
+def text_of(message: MessageWithParts) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 
-async def test_a_prompt_sent_while_an_aborted_run_is_dying_is_answered_and_not_aborted() -> None:
+async def test_a_prompt_sent_while_an_aborted_run_ends_is_answered_and_not_aborted() -> None:
     begun, may_die = asyncio.Event(), asyncio.Event()
 
     async def die_slowly(_: EchoInput, __: ToolContext) -> ToolResult:
@@ -74,11 +74,11 @@ async def test_a_prompt_sent_while_an_aborted_run_is_dying_is_answered_and_not_a
 
     assert (aborting.result(), more_models.result()) == (True, True)
     assert info(first.result()).error is not None
-    assert (words(second.result()), info(second.result()).error) == ("Here.", None)
+    assert (text_of(second.result()), info(second.result()).error) == ("Here.", None)
     assert list_unfinished(stored) == []
 
 
-class Talking:
+class CallingProvider:
     """A model that calls a tool, and then answers with text."""
 
     def __init__(self) -> None:
@@ -91,37 +91,37 @@ class Talking:
         return ScriptedProvider([moves], SimulatedClock(NOW)).stream(request)
 
 
-async def prompted_at(number: int) -> bool:
-    """Send a second prompt after so many events of the first. Return False if there were fewer."""
+async def send_second_prompt_at(number: int) -> bool:
+    """Send a second prompt after the event with this `number` of the first. Return False if there were fewer."""
     clock = SimulatedClock(NOW)
     store = SlowStore(Random(number), clock)
     sent: list[asyncio.Task[MessageWithParts]] = []
     async with (
-        open_engine(clock=clock, store=store, provider=Talking()) as engine,
+        open_engine(clock=clock, store=store, provider=CallingProvider()) as engine,
         asyncio.TaskGroup() as tasks,
     ):
         session, count = await start(engine), 0
 
-        def see(_: Event) -> None:
+        def count_event(_: Event) -> None:
             nonlocal count
             count += 1
             if count == number:
                 sent.append(tasks.create_task(engine.api.prompt(session, text_prompt("two"))))
 
-        engine.api.bus.watch(see)
+        engine.api.bus.watch(count_event)
         await engine.api.prompt(session, text_prompt("one"))
         for task in sent:
             answer = await task
             history = await store.list_messages(session)
-            [asked] = [each.info.id for each in history if words(each) == "two"]
-            assert (words(answer), info(answer).parent_id, info(answer).error) == ("Done.", asked, None)
+            [asked] = [each.info.id for each in history if text_of(each) == "two"]
+            assert (text_of(answer), info(answer).parent_id, info(answer).error) == ("Done.", asked, None)
             assert list_unfinished(history) == []
     return bool(sent)
 
 
-def test_a_prompt_that_comes_at_any_moment_of_a_run_is_answered() -> None:
+def test_a_prompt_sent_at_any_moment_of_a_run_is_answered() -> None:
     number = 1
-    while simulate(prompted_at(number)):
+    while simulate(send_second_prompt_at(number)):
         number += 1
     assert number > 15
 
@@ -144,16 +144,16 @@ def test_a_prompt_that_comes_at_any_moment_of_a_run_is_answered() -> None:
         (500, b"", "server"),
     ],
 )
-def test_a_failure_without_a_code_is_told_apart_all_the_same(status: int, body: bytes, kind: str) -> None:
+def test_failures_without_a_code_are_told_apart(status: int, body: bytes, kind: str) -> None:
     error = parse_error(status, {}, body)
     assert isinstance(error, ProviderError)
     assert (error.kind, error.retryable) == (kind, True)
 
 
-async def test_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile_stays() -> None:
+async def test_a_title_is_requested_once_and_a_change_by_a_person_meanwhile_is_kept() -> None:
     asked: list[ModelRequest] = []
 
-    class Titling:
+    class TitleProvider:
         def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
             asked.append(request)
             return ScriptedProvider([[Say(text="Mending the loom")]], HandClock(NOW)).stream(request)
@@ -165,7 +165,7 @@ async def test_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile_sta
     tool = Tool(name="tag", about="Tag.", takes=EchoInput, run=tag)
     calls = [UseTool(tool="tag", input={"words": f"tag{number}"}) for number in range(5)]
     script = (calls, calls[:2], [Say(text="Done.")], [Say(text="Done again.")])
-    small = ServedModel(replace(MODEL, id="small"), Titling())
+    small = ServedModel(replace(MODEL, id="small"), TitleProvider())
     async with (
         asyncio.timeout(PATIENCE),
         open_engine(*script, tools=(tool,), agents=(TITLER,), small=small) as engine,
@@ -185,7 +185,7 @@ async def test_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile_sta
     assert found.weft.spent.own == spending.own
 
 
-async def test_a_run_goes_on_from_results_and_ends_with_words_whatever_the_finish_word() -> None:
+async def test_a_run_continues_after_results_and_ends_with_text_whatever_the_finish_reason() -> None:
     call = UseTool(tool="echo", input={"words": "x"})
     script = (
         [call, End(reason="stop")],
@@ -194,10 +194,10 @@ async def test_a_run_goes_on_from_results_and_ends_with_words_whatever_the_finis
     )
     async with open_engine(*script) as engine:
         answer = await engine.api.prompt(await start(engine), text_prompt("go"))
-        assert (words(answer), info(answer).finish, len(engine.provider.requests)) == ("so", "unknown", 3)
+        assert (text_of(answer), info(answer).finish, len(engine.provider.requests)) == ("so", "unknown", 3)
 
 
-async def test_a_prompt_that_comes_while_the_last_step_is_taken_has_steps_of_its_own() -> None:
+async def test_a_prompt_sent_during_the_last_step_has_steps_of_its_own() -> None:
     clock = HandClock(NOW)
     script = ([Wait(seconds=1), Say(text="one")], [Say(text="two")])
     async with asyncio.timeout(PATIENCE), open_engine(*script, clock=clock, steps=1) as engine:
@@ -209,10 +209,10 @@ async def test_a_prompt_that_comes_while_the_last_step_is_taken_has_steps_of_its
             while len(await engine.api.list_messages(session)) < 3:  # noqa: ASYNC110  a turn of the loop each
                 await asyncio.sleep(0)
             clock.turn(1000)
-        assert words(second.result()) == "two"
+        assert text_of(second.result()) == "two"
 
 
-async def test_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored_and_told() -> None:
+async def test_a_model_that_is_gone_when_it_should_answer_is_a_stored_failure() -> None:
     store, gone = MemoryStore(), replace(MODEL, id="gone")
     named = ModelRef(provider_id=gone.provider_id, model_id=gone.id)
     async with open_engine(
@@ -238,8 +238,8 @@ async def test_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored_and
     assert "scripted/gone" in failures[0]
 
 
-async def test_a_provider_with_a_bug_ends_one_answer_and_not_the_prompt_behind_it() -> None:
-    class Broken:
+async def test_an_exception_in_a_provider_ends_one_answer_and_not_the_next_prompt() -> None:
+    class FailingProvider:
         def __init__(self) -> None:
             self.asked = 0
 
@@ -253,7 +253,7 @@ async def test_a_provider_with_a_bug_ends_one_answer_and_not_the_prompt_behind_i
                 yield chunk
 
     waiting, may_break = asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(PATIENCE), open_engine(provider=Broken(), tools=(ECHO,)) as engine:
+    async with asyncio.timeout(PATIENCE), open_engine(provider=FailingProvider(), tools=(ECHO,)) as engine:
         session = await start(engine)
         async with asyncio.TaskGroup() as tasks:
             first = tasks.create_task(engine.api.prompt(session, text_prompt("one")))
@@ -263,4 +263,4 @@ async def test_a_provider_with_a_bug_ends_one_answer_and_not_the_prompt_behind_i
                 await asyncio.sleep(0)
             may_break.set()
         assert "a bug in an adapter" in str(info(first.result()).error)
-        assert (words(second.result()), info(second.result()).error) == ("Here.", None)
+        assert (text_of(second.result()), info(second.result()).error) == ("Here.", None)

@@ -44,7 +44,7 @@ def fold(events: list[dict[str, Any]]) -> dict[str, list[str]]:
     return parts
 
 
-def test_a_page_receives_blocks_and_ends_with_what_a_reload_shows(server: ProjectServer) -> None:
+def test_a_page_receives_blocks_and_ends_in_the_state_of_a_reload(server: ProjectServer) -> None:
     session = server.post("/session")["id"]
     with stream_events(server, f"/weft/view/event?session={session}") as events:
         server.post(f"/session/{session}/message", prompt("go"))
@@ -69,7 +69,7 @@ def test_a_page_receives_no_messages_of_sessions_that_it_does_not_show(server: P
     assert {"message.updated", "weft.part.updated", "weft.part.grew"}.isdisjoint(kinds)
 
 
-def test_other_clients_receive_what_they_did_before(server: ProjectServer) -> None:
+def test_other_clients_receive_the_same_as_before(server: ProjectServer) -> None:
     session = server.post("/session")["id"]
     with (
         stream_events(server, f"/weft/view/event?session={session}"),
@@ -85,7 +85,7 @@ def test_other_clients_receive_what_they_did_before(server: ProjectServer) -> No
     assert not any(kind.startswith("weft.part") for kind in kinds)
 
 
-def test_what_a_closed_view_leaves_out_is_there_on_request(server: ProjectServer) -> None:
+def test_content_omitted_from_a_closed_view_is_available_on_request(server: ProjectServer) -> None:
     session = server.post("/session")["id"]
     server.post(f"/session/{session}/message", prompt("go"))
     (_, answer) = server.get(f"/weft/session/{session}/view")["messages"]
@@ -100,7 +100,7 @@ def test_what_a_closed_view_leaves_out_is_there_on_request(server: ProjectServer
     assert "<h3>Head</h3>" in page.text
 
 
-def test_messages_come_in_pages_from_the_end(server: ProjectServer) -> None:
+def test_messages_are_paged_from_the_end(server: ProjectServer) -> None:
     session = server.post("/session")["id"]
     for number in range(3):
         server.post(f"/session/{session}/message", prompt(f"go {number}"))
@@ -110,7 +110,7 @@ def test_messages_come_in_pages_from_the_end(server: ProjectServer) -> None:
     assert "before" not in first
 
 
-def test_an_attached_file_is_shown_only_if_it_is_a_picture(server: ProjectServer) -> None:
+def test_an_attached_file_is_shown_only_if_it_is_an_image(server: ProjectServer) -> None:
     session = server.post("/session")["id"]
     files = [
         {"type": "file", "mime": "image/png", "filename": "a.png", "url": "data:image/png;base64,AAAA"},

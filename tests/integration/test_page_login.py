@@ -40,7 +40,7 @@ def log_in(server: ProjectServer, browser: httpx2.Client) -> str:
     return token
 
 
-def test_the_page_itself_needs_no_password_and_shows_nothing_of_anybody(browser: httpx2.Client) -> None:
+def test_the_page_itself_needs_no_password_and_contains_no_data(browser: httpx2.Client) -> None:
     for path in ("/", "/web/session/ses_1", "/web/assets/app.js"):
         assert browser.get(path).status_code == 200
     assert browser.get("/web/assets/none.js").status_code == 404
@@ -59,7 +59,7 @@ def test_the_page_runs_nothing_but_its_own_files(browser: httpx2.Client) -> None
     assert "<style" not in page.text
 
 
-def test_a_file_that_has_not_changed_is_not_sent_again(browser: httpx2.Client) -> None:
+def test_an_unchanged_file_is_not_sent_again(browser: httpx2.Client) -> None:
     first = browser.get("/web/assets/style.css")
     again = browser.get("/web/assets/style.css", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
@@ -68,7 +68,7 @@ def test_a_file_that_has_not_changed_is_not_sent_again(browser: httpx2.Client) -
     assert plain.text == first.text
 
 
-def test_a_file_of_this_version_is_kept_and_one_of_another_is_asked_for_again(browser: httpx2.Client) -> None:
+def test_a_file_of_this_version_is_cached_and_one_of_another_is_revalidated(browser: httpx2.Client) -> None:
     (style,) = re.findall(r'"(/web/assets/[0-9a-f]+/style.css)"', browser.get("/").text)
     assert "immutable" in browser.get(style).headers["cache-control"]
     other = browser.get(f"/web/assets/{'0' * 16}/style.css")
@@ -98,7 +98,7 @@ def test_the_password_logs_a_browser_in_and_a_wrong_one_does_not(browser: httpx2
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"ticket": 1}', b'{"other": ""}', b"\xff"])
-def test_what_is_no_login_is_refused(browser: httpx2.Client, body: bytes) -> None:
+def test_an_invalid_login_is_refused(browser: httpx2.Client, body: bytes) -> None:
     assert browser.post("/web/login", content=body).status_code == 400
 
 
@@ -109,7 +109,7 @@ def test_a_change_needs_the_token_of_the_page(server: ProjectServer, browser: ht
     assert browser.post("/session", json={}, headers={"x-weft-page": token}).status_code == 200
 
 
-def test_a_request_of_another_site_is_refused_even_with_the_cookie(
+def test_a_request_from_another_site_is_refused_even_with_the_cookie(
     server: ProjectServer, browser: httpx2.Client
 ) -> None:
     headers = {"x-weft-page": log_in(server, browser)}
@@ -122,9 +122,7 @@ def test_a_request_of_another_site_is_refused_even_with_the_cookie(
     assert browser.post("/session", json={}, headers=headers | own).status_code == 200
 
 
-def test_logging_out_ends_the_login_also_for_a_copy_of_its_cookie(
-    server: ProjectServer, browser: httpx2.Client
-) -> None:
+def test_logging_out_also_ends_copies_of_the_cookie(server: ProjectServer, browser: httpx2.Client) -> None:
     token = log_in(server, browser)
     copy = dict(browser.cookies)
     assert browser.delete("/web/login").status_code == 403
@@ -134,7 +132,7 @@ def test_logging_out_ends_the_login_also_for_a_copy_of_its_cookie(
         assert thief.get("/session").status_code == 401
 
 
-def test_logging_out_ends_the_streams_of_other_tabs_before_they_tell_any_more(
+def test_logging_out_ends_the_streams_of_other_tabs_at_once(
     server: ProjectServer, browser: httpx2.Client
 ) -> None:
     token = log_in(server, browser)
@@ -151,7 +149,7 @@ def test_logging_out_ends_the_streams_of_other_tabs_before_they_tell_any_more(
         assert not any("After" in line for line in lines)
 
 
-def test_a_login_outlives_the_server_and_ends_with_its_password(
+def test_a_login_survives_a_restart_and_ends_with_its_password(
     server: ProjectServer, browser: httpx2.Client, tmp_path: Path
 ) -> None:
     log_in(server, browser)
@@ -166,7 +164,7 @@ def test_a_login_outlives_the_server_and_ends_with_its_password(
     assert not is_known(tmp_path / "other", "another")
 
 
-async def test_a_logout_lasts_beyond_a_restart_and_reaches_other_nodes(tmp_path: Path) -> None:
+async def test_a_logout_survives_a_restart_and_reaches_other_nodes(tmp_path: Path) -> None:
     clock, url = HandClock(), f"file:{tmp_path / 'storage'}"
 
     def to_headers(cookie: str) -> dict[str, str]:
@@ -193,7 +191,7 @@ async def test_a_logout_lasts_beyond_a_restart_and_reaches_other_nodes(tmp_path:
         assert len(await store.find_value(LOGINS_KEY)) == 1  # what has expired is forgotten
 
 
-def test_a_changed_cookie_is_no_login(server: ProjectServer, browser: httpx2.Client) -> None:
+def test_a_changed_cookie_is_refused(server: ProjectServer, browser: httpx2.Client) -> None:
     log_in(server, browser)
     ((name, value),) = dict(browser.cookies).items()
     login, _, signature = value.rpartition(".")

@@ -21,7 +21,7 @@ def server(tmp_path: Path) -> Iterator[ProjectServer]:
         yield server
 
 
-def test_a_project_is_trusted_as_it_was_shown_and_no_longer_when_that_is_taken_back(
+def test_a_project_is_trusted_as_shown_until_trust_is_revoked(
     server: ProjectServer,
 ) -> None:
     shown = server.get("/weft/trust")
@@ -45,7 +45,7 @@ def test_a_project_that_changed_since_it_was_shown_is_not_trusted(server: Projec
     assert server.get("/weft/trust")["trusted"] is False
 
 
-def test_without_a_shell_a_project_is_shown_and_not_trusted(tmp_path: Path) -> None:
+def test_without_a_shell_a_project_is_shown_but_cannot_be_trusted(tmp_path: Path) -> None:
     with serve_project(tmp_path, routes={"shell": False}) as server:
         shown = server.get("/weft/trust")
         assert server.client.post("/weft/trust", json={"fingerprint": shown["fingerprint"]}).status_code in (
@@ -54,7 +54,7 @@ def test_without_a_shell_a_project_is_shown_and_not_trusted(tmp_path: Path) -> N
         )
 
 
-def test_the_space_that_is_taken_is_told_by_kind_project_and_session(server: ProjectServer) -> None:
+def test_disk_usage_is_reported_by_kind_project_and_session(server: ProjectServer) -> None:
     id = server.post("/session", {"title": "Bulky"})["id"]
     server.post(f"/session/{id}/message", prompt("hello " * 2000))
     report = server.get("/weft/storage")
@@ -64,7 +64,9 @@ def test_the_space_that_is_taken_is_told_by_kind_project_and_session(server: Pro
     assert str(server.project) in {each["title"] for each in report["projects"]}
 
 
-def test_the_doctor_names_what_cannot_be_read_and_its_cure(server: ProjectServer, tmp_path: Path) -> None:
+def test_the_doctor_names_what_cannot_be_read_and_how_to_repair_it(
+    server: ProjectServer, tmp_path: Path
+) -> None:
     id = server.post("/session", {"title": "Torn"})["id"]
     server.post(f"/session/{id}/message", prompt("hello"))
     assert [each for each in server.get("/weft/doctor") if each["severity"] == "problem"] == []
@@ -75,7 +77,7 @@ def test_the_doctor_names_what_cannot_be_read_and_its_cure(server: ProjectServer
     assert str(part) in found["items"][0]["where"] or part.stem in found["items"][0]["where"]
 
 
-def test_the_parts_of_the_next_request_are_told(server: ProjectServer) -> None:
+def test_the_parts_of_the_next_request_are_listed(server: ProjectServer) -> None:
     id = server.post("/session", {})["id"]
     server.post(f"/session/{id}/message", prompt("weave " * 400))
     report = server.get(f"/weft/session/{id}/context")
@@ -89,7 +91,7 @@ def test_the_parts_of_the_next_request_are_told(server: ProjectServer) -> None:
     server.get("/weft/session/ses_00000000000000000000000000/context", status=404)
 
 
-async def test_a_client_does_all_of_it(server: ProjectServer) -> None:
+async def test_a_client_can_use_all_of_it(server: ProjectServer) -> None:
     async with connect(server.url, directory=str(server.project)) as api:
         shown = await api.workspace.get_trust()
         assert shown.held[0].name == "loom"

@@ -7,19 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from given.engine import ECHO, PLACE, Engine, open_engine, text_prompt
+from given.engine import ECHO, NOW, PLACE, Engine, open_engine, text_prompt
 from given.gate_harness import make_caller, make_gate_harness, run_alongside
 from given.undo_harness import call_bash, open_undo_harness
-from weft.errors import ConflictError, RejectedError
-from weft.local.permissions import PermissionSettings, permission_project
+from weft.errors import ConflictError, LeaseLostError, RejectedError
+from weft.local.permissions import PermissionSettings, make_gate_storage, permission_project
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
-from weft.model.ids import SessionID
+from weft.model.ids import PermissionID, SessionID
 from weft.model.input import SessionInput
 from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
 from weft.model.permission import PermissionRequest, Rule
 from weft.permission.audit import find_break, read_end
 from weft.permission.policy import AskPolicy
+from weft.permission.requests import OpenRequest
 from weft.permission.storage import end_key, log_key
 from weft.provider.scripted import AnyMove, Say, UseTool
 from weft.store.reader import open_reader
@@ -80,7 +82,7 @@ async def call_of(engine: Engine, session: SessionID) -> CompletedState | ErrorS
     return last
 
 
-async def test_a_request_is_listed_after_a_restart_and_its_call_was_not_made(tmp_path: Path) -> None:
+async def test_a_request_is_listed_after_a_restart_and_its_call_was_not_run(tmp_path: Path) -> None:
     session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         assert await engine.api.list_permissions() == [request]
@@ -100,7 +102,7 @@ async def test_a_request_is_asked_again_with_the_same_id_when_the_session_contin
         assert await engine.api.list_permissions() == []
 
 
-async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
+async def test_an_answer_given_between_two_runs_is_used_once(tmp_path: Path) -> None:
     session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2, answered=False) as engine:
         await engine.api.reply_permission(request.id, "once")
@@ -114,7 +116,7 @@ async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
         assert states == [ErrorState, CompletedState, ErrorState]
 
 
-async def test_a_rejection_given_in_between_is_used_with_its_message(tmp_path: Path) -> None:
+async def test_a_rejection_given_between_two_runs_is_used_with_its_message(tmp_path: Path) -> None:
     session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "reject", message="use ls")
@@ -125,7 +127,7 @@ async def test_a_rejection_given_in_between_is_used_with_its_message(tmp_path: P
         assert state.error.endswith("with the following feedback: use ls")
 
 
-async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) -> None:
+async def test_an_answer_is_not_used_for_another_request(tmp_path: Path) -> None:
     session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "once")
@@ -135,7 +137,7 @@ async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) ->
         assert isinstance(await call_of(engine, session), ErrorState)
 
 
-async def test_what_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: Path) -> None:
+async def test_a_request_that_the_next_run_does_not_repeat_is_withdrawn(tmp_path: Path) -> None:
     session, _ = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, DONE, seed=2) as engine:
         await engine.api.prompt(session, text_prompt("never mind"))
@@ -249,7 +251,7 @@ async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None
             await engine.api.reject_question(asked.request.id)
 
 
-async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: Path) -> None:
+async def test_a_question_survives_its_process_and_its_answer_is_used(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
@@ -265,7 +267,36 @@ async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: 
         assert await engine.api.list_questions() == []
 
 
-async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on(tmp_path: Path) -> None:
+async def test_a_question_that_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: Path) -> None:
+    async with open_engine_in(tmp_path, ASKS, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
+        await wait_for_events(engine, QuestionAsked)
+    await running
+    async with open_engine_in(tmp_path, DONE, seed=2) as engine:
+        assert len(await engine.api.list_questions()) == 1
+        await engine.api.prompt(session, text_prompt("never mind"))
+        assert await engine.api.list_questions() == []
+
+
+async def test_a_run_that_lost_its_session_withdraws_nothing_that_the_new_holder_asks(tmp_path: Path) -> None:
+    async with open_engine_in(tmp_path, CALL) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
+        [asked] = await wait_for_events(engine, PermissionAsked)
+        project = permission_project(PLACE)
+        request = replace(
+            asked.request, id=PermissionID("per_00000000000000000000000002"), patterns=("theirs",)
+        )
+        theirs = OpenRequest(permission=request, project_id=project, root_id=session, owner="other", time=NOW)
+        storage = make_gate_storage(engine.store, project, persistent=True)
+        await storage.asked.change(lambda stored: (*stored, theirs))
+        engine.api.runner.end_lost_run(LeaseLostError(session, "other"))
+        await asyncio.wait([running])
+        assert await engine.api.list_permissions() == [asked.request, request]
+
+
+async def test_a_question_that_nobody_can_answer_fails_and_the_run_continues(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, ASKS, DONE, answered=False) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         await engine.api.prompt(session, text_prompt("go"))
@@ -288,7 +319,7 @@ async def test_a_question_of_an_aborted_run_is_withdrawn(tmp_path: Path) -> None
         assert await engine.api.list_questions() == []
 
 
-async def test_a_run_goes_on_after_a_refusal_if_the_configuration_says_so(tmp_path: Path) -> None:
+async def test_a_run_continues_after_a_refusal_if_configured(tmp_path: Path) -> None:
     config = {"permission": {"bash": "ask"}, "experimental": {"continue_loop_on_deny": True}}
     async with open_undo_harness(tmp_path / "project", config=config) as harness:
         await harness.run_turn([call_bash("true")])

@@ -24,7 +24,7 @@ from weft.store.files.layout import Layout
 from weft.store.files.store import FileStore
 
 
-def here() -> ProjectID:
+def get_project() -> ProjectID:
     """Return the project id of this directory."""
     return permission_project(SessionReader(".", os.environ).place())
 
@@ -39,14 +39,18 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def log_path(root: str) -> Path:
     """Return the file of this project's audit log."""
-    return Path(Layout(root).log(log_key(here())))
+    return Path(Layout(root).log(log_key(get_project())))
 
 
-def refused(root: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None) -> str:
+def make_refused_request(
+    root: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
+) -> str:
     """Return the id of a permission request that a run without a user could not get answered."""
 
     async def ask() -> str:
-        harness = make_gate_harness(root, project=project or here(), answered=False, seed=str(patterns))
+        harness = make_gate_harness(
+            root, project=project or get_project(), answered=False, seed=str(patterns)
+        )
         with pytest.raises(UnansweredError) as error:
             await harness.gate.let_pass(
                 harness.request(*patterns, session_id=session, always=("git *",)), make_caller(root=session)
@@ -57,9 +61,11 @@ def refused(root: str, *patterns: str, session: SessionID = SESSION, project: Pr
     return asyncio.run(ask())
 
 
-def passes(root: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None) -> bool:
+def is_allowed(
+    root: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
+) -> bool:
     async def ask() -> bool:
-        harness = make_gate_harness(root, project=project or here(), answered=False)
+        harness = make_gate_harness(root, project=project or get_project(), answered=False)
         try:
             await harness.gate.let_pass(
                 harness.request(*patterns, session_id=session), make_caller(root=session)
@@ -73,16 +79,16 @@ def passes(root: str, *patterns: str, session: SessionID = SESSION, project: Pro
     return asyncio.run(ask())
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+def print_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     capsys.readouterr()
     assert run_command(["permission", *arguments, "--format", "json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def test_what_is_asked_is_listed_with_what_it_wants(root: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "list") == []
-    id = refused(root, "git push")
-    [row] = printed(capsys, "list")
+def test_open_requests_are_listed_with_their_patterns(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_json(capsys, "list") == []
+    id = make_refused_request(root, "git push")
+    [row] = print_json(capsys, "list")
     assert (row["id"], row["sessionID"], row["permission"], row["patterns"], row["state"]) == (
         id,
         SESSION,
@@ -97,32 +103,32 @@ def test_what_is_asked_is_listed_with_what_it_wants(root: str, capsys: pytest.Ca
 def test_an_approval_is_used_for_the_next_equal_request(
     root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    id = refused(root, "git push")
+    id = make_refused_request(root, "git push")
     assert run_command(["permission", "reply", id[:20], "once"]) == 0
     assert f"weft run -s {SESSION}" in capsys.readouterr().err
-    assert printed(capsys, "list") == []
-    assert passes(root, "git push")
-    assert not passes(root, "git push")
+    assert print_json(capsys, "list") == []
+    assert is_allowed(root, "git push")
+    assert not is_allowed(root, "git push")
 
 
-def test_a_rejection_can_say_what_to_do_instead(root: str) -> None:
-    refused(root, "git push")
+def test_a_rejection_can_have_a_message(root: str) -> None:
+    make_refused_request(root, "git push")
     assert run_command(["permission", "reply", "last", "reject", "--message", "not on a Friday"]) == 0
 
-    async def again() -> None:
-        harness = make_gate_harness(root, project=here(), answered=False)
+    async def ask_again() -> None:
+        harness = make_gate_harness(root, project=get_project(), answered=False)
         with pytest.raises(CorrectedError, match="not on a Friday"):
             await harness.gate.let_pass(harness.request("git push"), make_caller())
 
-    asyncio.run(again())
+    asyncio.run(ask_again())
 
 
 def test_an_always_answer_is_a_grant_that_is_listed_used_and_revoked(
     root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    id = refused(root, "git push")
+    id = make_refused_request(root, "git push")
     assert run_command(["permission", "reply", id, "always", "--scope", "project", "--expires", "7d"]) == 0
-    [grant] = printed(capsys, "grants")
+    [grant] = print_json(capsys, "grants")
     assert (grant["scope"], grant["patterns"], grant["agent"], grant["by"]) == (
         "project",
         ["git *"],
@@ -130,54 +136,54 @@ def test_an_always_answer_is_a_grant_that_is_listed_used_and_revoked(
         "ada",
     )
     assert grant["expires"] - grant["created"] <= 7 * 86_400_000
-    assert passes(root, "git fetch", session=OTHER)
+    assert is_allowed(root, "git fetch", session=OTHER)
     run_command(["permission", "grants"])
     assert "bash: git *" in capsys.readouterr().out
 
     assert run_command(["permission", "revoke", grant["id"]]) == 0
-    assert printed(capsys, "grants") == []
-    assert not passes(root, "git fetch", session=OTHER)
+    assert print_json(capsys, "grants") == []
+    assert not is_allowed(root, "git fetch", session=OTHER)
 
 
-def test_last_means_the_last_of_this_project_and_others_are_named_by_id(root: str) -> None:
+def test_last_means_the_last_request_of_this_project(root: str) -> None:
     other = ProjectID("0123456789abcdef0123456789abcdef01234567")
-    id = refused(root, "git push", project=other)
+    id = make_refused_request(root, "git push", project=other)
     assert run_command(["permission", "reply", "last", "always", "--scope", "project"]) == 2
     assert run_command(["permission", "reply", id, "always", "--scope", "project"]) == 0
-    assert passes(root, "git push", project=other)
+    assert is_allowed(root, "git push", project=other)
     assert run_command(["permission", "revoke", "last"]) == 2
-    assert passes(root, "git push", project=other)
+    assert is_allowed(root, "git push", project=other)
 
 
-def test_what_is_granted_in_a_directory_without_a_repository_does_not_hold_in_another(
+def test_a_grant_in_a_directory_without_a_repository_is_not_valid_in_another(
     root: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused(root, "git push")
+    make_refused_request(root, "git push")
     assert run_command(["permission", "reply", "last", "always", "--scope", "project"]) == 0
-    assert passes(root, "git push", session=OTHER)
+    assert is_allowed(root, "git push", session=OTHER)
     (tmp_path / "another").mkdir()
     monkeypatch.chdir(tmp_path / "another")
-    assert printed(capsys, "grants") == []
-    assert not passes(root, "git push", session=OTHER)
+    assert print_json(capsys, "grants") == []
+    assert not is_allowed(root, "git push", session=OTHER)
 
 
 def test_invalid_arguments_are_refused(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "reply", "last", "once"]) == 2
     assert run_command(["permission", "revoke", "gra_x"]) == 2
-    first, second = refused(root, "a"), refused(root, "b")
+    first, second = make_refused_request(root, "a"), make_refused_request(root, "b")
     assert run_command(["permission", "reply", "per_", "once"]) == 2
     assert "matches 2 of them" in capsys.readouterr().err
     assert run_command(["permission", "reply", first, "once", "--scope", "user"]) == 2
     assert run_command(["permission", "reply", second, "once", "--message", "x"]) == 2
-    assert [row["id"] for row in printed(capsys, "list")] == [first, second]
+    assert [row["id"] for row in print_json(capsys, "list")] == [first, second]
 
 
-def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
+def test_every_decision_is_logged_and_the_log_can_be_verified(
     root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    id = refused(root, "git push")
+    id = make_refused_request(root, "git push")
     run_command(["permission", "reply", id, "always"])
-    passes(root, "git push")
+    is_allowed(root, "git push")
     capsys.readouterr()
     assert run_command(["permission", "log", "--format", "json"]) == 0
     entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -205,7 +211,7 @@ def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
     assert "line 2: record 2 does not follow" in capsys.readouterr().err
     assert run_command(["permission", "log"]) == 0
     assert "line 2: record 2 does not follow" in capsys.readouterr().err
-    assert [item["where"] for item in list_permission_findings(capsys)] == [f"{here()}:2"]
+    assert [item["where"] for item in list_permission_findings(capsys)] == [f"{get_project()}:2"]
 
 
 @pytest.mark.parametrize(
@@ -217,13 +223,13 @@ def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
         ("unanswered skip", "nobody answered (asking.unanswered: skip)"),
     ],
 )
-def test_the_log_calls_only_a_rule_a_rule(
+def test_the_log_names_a_rule_only_if_a_rule_decided(
     root: str, capsys: pytest.CaptureFixture[str], decider: str, shown: str
 ) -> None:
     entry = AuditEntry(
         time=1, what="allowed", agent="build", permission="bash", patterns=("ls",), rule=decider
     )
-    asyncio.run(AuditChain(FileStore(root), here()).append([entry]))
+    asyncio.run(AuditChain(FileStore(root), get_project()).append([entry]))
     assert run_command(["permission", "log"]) == 0
     assert capsys.readouterr().out.splitlines()[1].endswith(f"bash: ls    {shown}")
 
@@ -235,9 +241,9 @@ def list_permission_findings(capsys: pytest.CaptureFixture[str]) -> list[dict[st
     return [item for found in findings if found["area"] == "permissions" for item in found["items"]]
 
 
-def test_no_key_gets_into_the_log(root: str) -> None:
+def test_the_log_contains_no_key(root: str) -> None:
     key = "sk-ant-" + "a1B2" * 12
-    refused(root, f"curl -H 'x-api-key: {key}' https://api.example.test")
+    make_refused_request(root, f"curl -H 'x-api-key: {key}' https://api.example.test")
     raw = log_path(root).read_text()
     assert key not in raw
     assert "[redacted:" in raw
@@ -246,7 +252,7 @@ def test_no_key_gets_into_the_log(root: str) -> None:
 
 def test_an_answer_reaches_a_run_that_waits_in_another_process(root: str) -> None:
     async def run() -> None:
-        harness = make_gate_harness(root, project=here())
+        harness = make_gate_harness(root, project=get_project())
         request = harness.request("git push")
         async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
             await harness.wait_for_requests()
@@ -258,12 +264,10 @@ def test_an_answer_reaches_a_run_that_waits_in_another_process(root: str) -> Non
     asyncio.run(run())
 
 
-def test_a_question_in_words_is_answered_in_its_session(
-    root: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_question_is_answered_in_its_session(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     question = QuestionRequest(id=QuestionID("que_1"), session_id=SESSION, questions=())
-    asked = OpenRequest(question=question, project_id=here(), root_id=SESSION, time=1)
+    asked = OpenRequest(question=question, project_id=get_project(), root_id=SESSION, time=1)
     asyncio.run(FileStore(root).put_value(REQUESTS_KEY, [to_plain(asked)]))
-    assert [row["id"] for row in printed(capsys, "list")] == ["que_1"]
+    assert [row["id"] for row in print_json(capsys, "list")] == ["que_1"]
     assert run_command(["permission", "reply", "que_1", "once"]) == 2
     assert f"weft run -s {SESSION}" in capsys.readouterr().err

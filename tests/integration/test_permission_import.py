@@ -99,14 +99,14 @@ async def test_files_of_an_earlier_version_move_into_the_default_store(tmp_path:
         assert (await read_all(store))[3] == (7, None)
 
 
-async def test_a_command_that_only_reads_moves_them_too(tmp_path: Path) -> None:
+async def test_a_command_that_only_reads_moves_the_records_too(tmp_path: Path) -> None:
     await put_files(tmp_path)
     reader = open_reader(f"file:{tmp_path}/storage")
     assert read_items(reader.find_value(GRANTS_KEY), Grant) == (make_grant(1),)
     assert reader.list_logs() == [log_key(PROJECT)]
 
 
-async def test_a_log_without_its_oldest_records_still_holds_and_a_cut_is_still_noticed(
+async def test_a_log_without_its_oldest_records_is_valid_and_a_cut_is_noticed(
     tmp_path: Path,
 ) -> None:
     lines = await put_files(tmp_path, range(1, 60), max_records=20, kept_records=10)
@@ -121,7 +121,7 @@ async def test_a_log_without_its_oldest_records_still_holds_and_a_cut_is_still_n
         assert broken.line == len(lines)
 
 
-async def test_what_an_earlier_version_writes_afterwards_is_added(tmp_path: Path) -> None:
+async def test_records_written_later_by_an_earlier_version_are_added(tmp_path: Path) -> None:
     await put_files(tmp_path)
     async with open_store(f"file:{tmp_path}/storage") as store:
         await AuditChain(store, PROJECT).append([entry(7)])
@@ -145,7 +145,7 @@ async def test_an_unreadable_file_hides_no_other_and_is_not_lost(tmp_path: Path)
     assert (tmp_path / DONE / "grants.json").read_bytes() == b"{"
 
 
-async def test_whichever_step_fails_the_next_opening_completes_it(tmp_path: Path) -> None:
+async def test_an_import_that_failed_at_any_step_is_completed_by_the_next_opening(tmp_path: Path) -> None:
     await put_files(tmp_path / "data")
     whole = FileStore(str(shutil.copytree(tmp_path / "data", tmp_path / "whole")) + "/storage")
     await whole.prepare(lambda _: None)
@@ -165,7 +165,7 @@ async def test_whichever_step_fails_the_next_opening_completes_it(tmp_path: Path
             break
 
 
-async def test_only_the_default_store_has_such_a_neighbour(tmp_path: Path) -> None:
+async def test_only_the_default_store_imports_old_permission_files(tmp_path: Path) -> None:
     await put_files(tmp_path)
     async with open_store(f"file:{tmp_path}/history") as store:
         assert await read_all(store) == [(), (), [], (0, None)]

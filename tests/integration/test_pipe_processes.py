@@ -10,7 +10,7 @@ import pytest
 
 from weft.host.pipes import open_pipe_process
 from weft.host.processes import ProcessCommand
-from weft.testing.tool_contract import processes_in
+from weft.testing.tool_contract import list_processes
 
 
 class OutputRecorder:
@@ -24,7 +24,7 @@ class OutputRecorder:
         self.heard += piece
         self._news.set()
 
-    async def until(self, words: bytes) -> None:
+    async def wait_for(self, words: bytes) -> None:
         while words not in self.heard:
             self._news.clear()
             await self._news.wait()
@@ -38,31 +38,31 @@ def shell(script: str, directory: Path) -> ProcessCommand:
     )
 
 
-async def test_what_is_said_is_answered(tmp_path: Path) -> None:
+async def test_input_is_answered(tmp_path: Path) -> None:
     ear = OutputRecorder()
     async with open_pipe_process(shell("echo $MINE; exec cat", tmp_path), ear.hear) as talk:
         talk.write(b"hello ")
         talk.write(b"there")
-        await ear.until(b"hello there")
+        await ear.wait_for(b"hello there")
     assert ear.heard == b"1\nhello there"
 
 
 @pytest.mark.parametrize(
     "script", ["cat", "trap '' TERM; echo started; sleep 999", "setsid sleep 999 & echo started; cat"]
 )
-async def test_leaving_ends_everything(script: str, tmp_path: Path) -> None:
+async def test_leaving_the_context_ends_everything(script: str, tmp_path: Path) -> None:
     ear = OutputRecorder()
     async with open_pipe_process(shell(f"echo started; {script}", tmp_path), ear.hear):
-        await ear.until(b"started")
-        assert processes_in(tmp_path) != []
-    assert processes_in(tmp_path) == []
+        await ear.wait_for(b"started")
+        assert list_processes(tmp_path) != []
+    assert list_processes(tmp_path) == []
 
 
-async def test_what_goes_wrong_within_is_raised_and_the_process_ended(tmp_path: Path) -> None:
+async def test_an_exception_in_the_body_is_raised_and_the_process_ended(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         async with open_pipe_process(shell("cat", tmp_path), OutputRecorder().hear):
             raise KeyError
-    assert processes_in(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
 async def test_writing_to_an_ended_process_is_an_error(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ asyncio.run(main())
 """
 
 
-async def test_nothing_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
+async def test_no_process_survives_if_we_are_killed(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     talker = await asyncio.create_subprocess_exec(
@@ -115,8 +115,8 @@ async def test_nothing_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
     )
     assert talker.stdout is not None
     assert await talker.stdout.readline() == b"started\n"
-    assert processes_in(work) != []
+    assert list_processes(work) != []
     talker.send_signal(signal.SIGKILL)
     await talker.communicate()
-    while processes_in(work):  # noqa: ASYNC110  nobody tells of processes that start or end
+    while list_processes(work):  # noqa: ASYNC110  nobody tells of processes that start or end
         await asyncio.sleep(0.01)

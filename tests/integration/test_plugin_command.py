@@ -15,7 +15,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")
 
 
-def listed(project: Project, capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], str]:
+def list_plugins(project: Project, capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], str]:
     assert run_command(["plugin", "list", "--format", "json", "--dir", str(project.root)]) == 0
     said = capsys.readouterr()
     return json.loads(said.out), said.err
@@ -35,12 +35,12 @@ def fill(project: Project) -> None:
     project.configure(plugin=["from-npm@2"], experimental={"weft": {"hooks": hooks}})
 
 
-def test_each_plugin_is_listed_with_its_hooks_and_tools_and_none_is_set_up(
+def test_each_plugin_is_listed_with_its_hooks_and_tools_and_not_set_up(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project)
     monkeypatch.setenv("WEFT_TRUST", "1")
-    rows, said = listed(project, capsys)
+    rows, said = list_plugins(project, capsys)
 
     both, broken, math, command, npm = rows
     where = f"{project.root}/.opencode"
@@ -63,11 +63,11 @@ def test_each_plugin_is_listed_with_its_hooks_and_tools_and_none_is_set_up(
     assert said == ""
 
 
-def test_what_is_held_back_is_listed_and_not_loaded(
+def test_held_back_plugins_are_listed_and_not_loaded(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(project)
-    rows, _ = listed(project, capsys)
+    rows, _ = list_plugins(project, capsys)
 
     assert [(row["kind"], row["name"], row["state"]) for row in rows] == [
         ("plugin", "from-npm@2", "held back"),
@@ -78,7 +78,7 @@ def test_what_is_held_back_is_listed_and_not_loaded(
     ]
 
 
-def test_the_table_names_what_failed_below(
+def test_failures_are_named_below_the_table(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project)

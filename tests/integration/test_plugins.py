@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.plugins import Project, calls_of, prompt, words_of
+from given.plugins import Project, list_calls, prompt, text_of
 from weft.errors import BlockedError
 from weft.host.clock import SystemClock
 from weft.local.open import open_directory
@@ -50,20 +50,20 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")
 
 
-async def asked_by(project: Project, **more: Any) -> list[str]:
+async def list_called(project: Project, **more: Any) -> list[str]:
     """Return the plugins that were called, in order."""
     async with asyncio.timeout(60), project.open(**more) as local:
         given = await local.runtime.hooks.ask(TOOL_BEFORE, TOLD, NOW)
     return list(given.args.get("by", ()))
 
 
-async def test_without_plugins_there_is_nobody_to_ask(project: Project) -> None:
+async def test_without_plugins_there_are_no_hooks(project: Project) -> None:
     async with project.open() as local:
         assert local.runtime.hooks is NO_HOOKS
     assert project.warnings == []
 
 
-async def test_plugins_are_asked_in_the_order_they_are_loaded(
+async def test_plugins_are_called_in_the_order_they_are_loaded(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
@@ -79,7 +79,7 @@ async def test_plugins_are_asked_in_the_order_they_are_loaded(
     monkeypatch.syspath_prepend(str(site.root))
     project.configure(plugin=["./mine/entry.py", f"file://{project.root}/mine/with_url.py", "loomed_plugin"])
 
-    assert await asked_by(project) == [
+    assert await list_called(project) == [
         "global",
         "relative",
         "url",
@@ -90,7 +90,7 @@ async def test_plugins_are_asked_in_the_order_they_are_loaded(
     assert project.warnings == []
 
 
-async def test_an_installed_package_brings_its_plugin_along(
+async def test_the_plugin_of_an_installed_package_is_found(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Project(tmp_path / "site")
@@ -102,35 +102,35 @@ async def test_an_installed_package_brings_its_plugin_along(
     )
     monkeypatch.syspath_prepend(str(site.root))
 
-    assert await asked_by(project) == ["woven"]
+    assert await list_called(project) == ["woven"]
     assert len(project.warnings) == 1
     assert "odd: an entry point of weft.plugins must name a module" in project.list_warnings()[0]
 
     project.warnings.clear()
     monkeypatch.setenv("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1")
-    assert await asked_by(project) == []
+    assert await list_called(project) == []
     assert project.warnings == []
 
 
-async def test_a_package_in_the_directory_one_is_in_is_not_installed(
+async def test_a_package_in_the_current_directory_is_not_installed(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.write("planted.py", ADDS.format(name="planted"))
     project.write("planted-1.0.dist-info/entry_points.txt", "[weft.plugins]\nplanted = planted\n")
     monkeypatch.syspath_prepend(str(project.root))
 
-    assert await asked_by(project, trusted=False) == []
+    assert await list_called(project, trusted=False) == []
 
 
-async def test_a_program_hands_over_modules_and_functions(project: Project) -> None:
+async def test_a_program_passes_modules_and_functions(project: Project) -> None:
     @hook("tool.execute.before")
-    def second(told: CallHookInput, now: CallArguments) -> CallArguments:
+    def add_words(told: CallHookInput, now: CallArguments) -> CallArguments:
         return now.but(args={"words": now.args["words"] + " and function"})
 
     module = types.ModuleType("handed")
 
     @hook("tool.execute.before")
-    def first(told: CallHookInput, now: CallArguments) -> dict[str, Any]:
+    def replace_words(told: CallHookInput, now: CallArguments) -> dict[str, Any]:
         return {"args": {"words": "module"}}
 
     @tool
@@ -138,10 +138,10 @@ async def test_a_program_hands_over_modules_and_functions(project: Project) -> N
         """Say it loudly."""
         return words.upper()
 
-    module.first = first  # type: ignore[attr-defined]
-    opening = project.opening([UseTool(tool="shout", input={"words": "hey"})], [Say(text="Done.")])
-    async with open_directory(replace(opening, plugins=(second, module, shout))) as local:
-        assert calls_of(await prompt(local)) == [("shout", "MODULE AND FUNCTION")]
+    module.first = replace_words  # type: ignore[attr-defined]
+    opening = project.options([UseTool(tool="shout", input={"words": "hey"})], [Say(text="Done.")])
+    async with open_directory(replace(opening, plugins=(add_words, module, shout))) as local:
+        assert list_calls(await prompt(local)) == [("shout", "MODULE AND FUNCTION")]
 
 
 async def test_a_disabled_plugin_is_not_loaded(project: Project) -> None:
@@ -149,17 +149,17 @@ async def test_a_disabled_plugin_is_not_loaded(project: Project) -> None:
     project.plugin("quiet", ADDS.format(name="quiet"))
     project.configure(experimental={"weft": {"plugins": {"off": ["loud"]}}})
 
-    assert await asked_by(project) == ["quiet"]
+    assert await list_called(project) == ["quiet"]
     assert project.warnings == []
 
 
-async def test_what_is_not_python_is_passed_over_in_one_line(project: Project) -> None:
+async def test_plugins_in_other_languages_are_skipped_with_one_warning(project: Project) -> None:
     project.plugin("mine", ADDS.format(name="mine"))
     project.write(".opencode/plugin/theirs.ts", "export const Theirs = async () => ({})\n")
     project.write(".opencode/tool/theirs.js", "export default {}\n")
     project.configure(plugin=["opencode-wakatime@1.0.0", "@scope/name", "unheardof"])
 
-    assert await asked_by(project) == ["mine"]
+    assert await list_called(project) == ["mine"]
     (line,) = project.list_warnings()
     assert line.startswith("plugin: weft runs Python plugins only and skips these: opencode-wakatime@1.0.0")
     assert line.endswith("@scope/name, unheardof, .opencode/plugin/theirs.ts, .opencode/tool/theirs.js")
@@ -177,7 +177,7 @@ async def test_a_broken_plugin_is_reported_with_its_line_and_the_others_load(pro
     project.plugin("g_fine", ADDS.format(name="fine"))
     project.configure(plugin=["./gone.py", "weft.nowhere", "gone.nowhere"])
 
-    assert await asked_by(project) == ["fine"]
+    assert await list_called(project) == ["fine"]
     where = ".opencode/plugin"
     assert [line for line in project.list_warnings() if "null" not in line] == [
         "opencode.json: plugin: there is no file gone.py",
@@ -192,7 +192,7 @@ async def test_a_broken_plugin_is_reported_with_its_line_and_the_others_load(pro
     assert sum("f_null.py" in line for line in project.list_warnings()) == 1
 
 
-async def test_bytecode_beside_it_does_not_count_and_none_is_written(
+async def test_bytecode_beside_a_plugin_is_ignored_and_none_is_written(
     project: Project, tmp_path: Path
 ) -> None:
     path = project.plugin("real", ADDS.format(name="source"))
@@ -205,13 +205,13 @@ async def test_bytecode_beside_it_does_not_count_and_none_is_written(
     )
     before = cache.read_bytes()
 
-    assert await asked_by(project) == ["source"]
+    assert await list_called(project) == ["source"]
     assert cache.read_bytes() == before
     assert [each.name for each in cache.parent.iterdir()] == [cache.name]
 
     cache.unlink()
     cache.parent.rmdir()
-    assert await asked_by(project) == ["source"]
+    assert await list_called(project) == ["source"]
     assert not cache.parent.exists()
 
 
@@ -223,14 +223,14 @@ async def test_an_untrusted_plugin_is_not_run(project: Project, tmp_path: Path) 
     project.configure(plugin=["./z.py"], experimental={"weft": {"hooks": hooks}})
     project.write("z.py", f"open({str(mark)!r}, 'w').close()\n")
 
-    assert await asked_by(project, trusted=False) == []
+    assert await list_called(project, trusted=False) == []
     assert not mark.exists()
     (line,) = project.list_warnings()
     for held in ("plugin", "x.py", "z.py", "tool y", "hook tool.execute.before"):
         assert held in line
 
 
-async def test_a_plugin_is_set_up_with_weft_to_talk_to(project: Project) -> None:
+async def test_a_plugin_is_set_up_with_an_api(project: Project) -> None:
     project.plugin(
         "keeper",
         """
@@ -252,22 +252,22 @@ async def test_a_plugin_is_set_up_with_weft_to_talk_to(project: Project) -> None
             return {"args": {"by": [each.title for each in await api.list_sessions()]}}
         """,
     )
-    (title,) = await asked_by(project)
+    (title,) = await list_called(project)
     assert title == f"In {project.root}: weft does not do this: calling events from a plugin"
     assert project.warnings == []
 
 
-async def test_a_plugin_whose_setup_fails_is_not_asked(project: Project) -> None:
-    project.plugin("a", "def setup(context):\n    raise ValueError('no')\n" + _plain(ADDS.format(name="a")))
+async def test_a_plugin_whose_setup_fails_is_not_called(project: Project) -> None:
+    project.plugin("a", "def setup(context):\n    raise ValueError('no')\n" + _dedent(ADDS.format(name="a")))
     project.plugin("b", ADDS.format(name="b"))
 
-    assert await asked_by(project) == ["b"]
+    assert await list_called(project) == ["b"]
     assert project.list_warnings() == [
         ".opencode/plugin/a.py:2: setup: ValueError: no; its hooks are not called"
     ]
 
 
-def _plain(code: str) -> str:
+def _dedent(code: str) -> str:
     return "\n".join(line[4:] for line in code.splitlines()) + "\n"
 
 
@@ -299,7 +299,7 @@ async def test_only_hooks_that_may_block_can_block(project: Project) -> None:
     ]
 
 
-async def test_in_a_run_a_blocked_call_is_a_result_the_model_reads(project: Project) -> None:
+async def test_a_blocked_call_in_a_run_is_a_result_that_the_model_reads(project: Project) -> None:
     project.plugin(
         "guard",
         """
@@ -319,10 +319,10 @@ async def test_in_a_run_a_blocked_call_is_a_result_the_model_reads(project: Proj
     async with project.open([UseTool(tool="glob", input={"pattern": "*"})], [Say(text="Done.")]) as local:
         messages = await prompt(local)
 
-    ((tool, said),) = calls_of(messages)
+    ((tool, said),) = list_calls(messages)
     assert tool == "glob"
     assert "look, do not search" in said
-    assert words_of(messages).endswith("Done.")
+    assert text_of(messages).endswith("Done.")
     assert [each.parameters.temperature for each in project.provider.requests] == [0.25, 0.25]
     assert project.warnings == []
 
@@ -336,7 +336,7 @@ ANYTHING = st.recursive(
 
 @settings(max_examples=40)
 @given(ANYTHING)
-def test_whatever_a_hook_gives_back_what_is_asked_is_answered(given: Any) -> None:
+def test_a_hook_may_return_anything(given: Any) -> None:
     said: list[Exception] = []
 
     async def ask() -> None:

@@ -78,14 +78,14 @@ async def test_a_slow_event_hook_misses_events_and_a_warning_says_so() -> None:
     bus, warnings, received = Bus(size=4), [], []
     go, begun, outside = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
 
-    def slow(told: Happened, now: object) -> None:
+    def record_slowly(told: Happened, now: object) -> None:
         outside.call_soon_threadsafe(begun.set)
         go.wait()
         assert isinstance(told.event, FileEdited)
         received.append(told.event.file)
 
     async with asyncio.timeout(60), open_worker("slow") as worker:
-        hook = register_function(worker, HookFunction("event", slow), plugin="slow.py", seconds=10)
+        hook = register_function(worker, HookFunction("event", record_slowly), plugin="slow.py", seconds=10)
         faults = FaultCounter(warnings.append)
         chain = HookChain([hook], faults, SystemClock())
         (listener,) = make_plugin_listeners(chain, bus)

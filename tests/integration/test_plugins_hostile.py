@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from given.plugins import Project, calls_of, prompt, words_of
+from given.plugins import Project, list_calls, prompt, text_of
 from weft.errors import ConfigError
 from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
@@ -56,13 +56,13 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
-async def test_a_turn_with_a_plugin_that_raises_and_exits_comes_to_its_end(project: Project) -> None:
+async def test_a_turn_with_a_plugin_that_raises_and_exits_ends(project: Project) -> None:
     project.plugin("hostile", HOSTILE)
     async with asyncio.timeout(60), project.open(*SCRIPT) as local:
         messages = await prompt(local)
 
-    assert words_of(messages).endswith("Done.")
-    assert [tool for tool, _ in calls_of(messages)] == ["read", "glob"]
+    assert text_of(messages).endswith("Done.")
+    assert [tool for tool, _ in list_calls(messages)] == ["read", "glob"]
     assert "half" not in project.provider.requests[0].parameters.options
     where = ".opencode/plugin/hostile.py"
     assert project.list_warnings() == [
@@ -88,7 +88,7 @@ async def wait_for_deadline(asking: asyncio.Future[CallOutcome], clock: HandCloc
     return asking.result()
 
 
-def let_go(release: Path) -> None:
+def release_hook(release: Path) -> None:
     release.touch()
 
 
@@ -105,7 +105,7 @@ HANGS = {
 
 
 @pytest.mark.parametrize("how", HANGS)
-async def test_a_hook_that_hangs_costs_its_deadline_once_and_no_turn(
+async def test_a_hook_that_hangs_costs_one_deadline_and_no_turn(
     project: Project, release: Path, how: str
 ) -> None:
     project.plugin(
@@ -117,16 +117,14 @@ async def test_a_hook_that_hangs_costs_its_deadline_once_and_no_turn(
     async with asyncio.timeout(60), project.open(clock=clock) as local:
         asking = asyncio.ensure_future(local.runtime.hooks.ask(TOOL_AFTER, TOLD, NOW))
         assert await wait_for_deadline(asking, clock) is NOW
-        let_go(release)
+        release_hook(release)
 
     assert project.list_warnings() == [
         ".opencode/plugin/slow.py: hook tool.execute.after took longer than 10 seconds; that was fault 1 of 3"
     ]
 
 
-async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_again(
-    project: Project, release: Path
-) -> None:
+async def test_a_stuck_plugin_is_not_waited_for_again(project: Project, release: Path) -> None:
     project.plugin(
         "slow",
         f"import os, time\nfrom weft.plugin.hooks import hook\nrelease = {str(release)!r}\n"
@@ -148,17 +146,17 @@ async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_ag
     ]
 
 
-async def test_a_run_that_is_aborted_does_not_wait_for_a_hook() -> None:
+async def test_an_aborted_run_does_not_wait_for_a_hook() -> None:
     begun, release, outside = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
     said: list[ConfigError] = []
 
-    def hangs(told: CallHookInput, now: CallOutcome) -> None:
+    def wait_for_release(told: CallHookInput, now: CallOutcome) -> None:
         outside.call_soon_threadsafe(begun.set)
         release.wait()
 
     async with asyncio.timeout(60), open_worker("slow") as worker:
         voice = register_function(
-            worker, HookFunction("tool.execute.after", hangs), plugin="slow.py", seconds=10
+            worker, HookFunction("tool.execute.after", wait_for_release), plugin="slow.py", seconds=10
         )
         asking = asyncio.ensure_future(
             HookChain([voice], FaultCounter(said.append), SystemClock()).ask(TOOL_AFTER, TOLD, NOW)
@@ -174,7 +172,7 @@ async def test_a_run_that_is_aborted_does_not_wait_for_a_hook() -> None:
 async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
     begun, ended, outside = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
-    async def waits(told: CallHookInput, now: CallOutcome) -> None:
+    async def wait_forever(told: CallHookInput, now: CallOutcome) -> None:
         outside.call_soon_threadsafe(begun.set)
         try:
             await asyncio.Event().wait()
@@ -183,7 +181,7 @@ async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
 
     async with asyncio.timeout(60), open_worker("waits") as worker:
         voice = register_function(
-            worker, HookFunction("tool.execute.after", waits), plugin="waits.py", seconds=10
+            worker, HookFunction("tool.execute.after", wait_forever), plugin="waits.py", seconds=10
         )
         chain = HookChain([voice], FaultCounter(lambda _: None), SystemClock())
         asking = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))
@@ -196,7 +194,7 @@ async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
         again.cancel()
 
 
-async def test_what_a_plugin_does_in_its_own_tasks_ends_nobody_else(project: Project) -> None:
+async def test_an_exit_in_a_task_of_a_plugin_ends_nothing_else(project: Project) -> None:
     project.plugin(
         "stray",
         """
@@ -221,7 +219,7 @@ async def test_what_a_plugin_does_in_its_own_tasks_ends_nobody_else(project: Pro
         messages = await prompt(local)
         outcome = await local.runtime.hooks.ask(TOOL_AFTER, TOLD, NOW)
 
-    assert words_of(messages).endswith("Done.")
+    assert text_of(messages).endswith("Done.")
     assert outcome in (NOW, NOW.but(title="still here"))  # it may have had its three faults by then
     assert "a task of its own: SystemExit: 1" in project.list_warnings()[0]
     assert not local.runtime.hooks.any(CHAT_PARAMS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from given.plugins import Project, calls_of, prompt, words_of
+from given.plugins import Project, list_calls, prompt, text_of
 from weft.errors import BlockedError
 from weft.model.ids import SessionID
 from weft.plugin.hooks import CHAT_HEADERS, TOOL_BEFORE, CallArguments, CallHookInput, ChatHeaders
@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")
 
 
-def hooked(project: Project, script: str, **more: Any) -> list[str]:
+def write_hook(project: Project, script: str, **more: Any) -> list[str]:
     path = project.write("hook.sh", f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     hooks = {"tool.execute.before": [{"command": ["./hook.sh"], **more}]}
@@ -31,19 +31,19 @@ def hooked(project: Project, script: str, **more: Any) -> list[str]:
     return ["./hook.sh"]
 
 
-async def asked(project: Project) -> CallArguments:
+async def call_hook(project: Project) -> CallArguments:
     async with asyncio.timeout(60), project.open() as local:
         return await local.runtime.hooks.ask(TOOL_BEFORE, TOLD, NOW)
 
 
-async def test_a_command_is_told_in_json_and_changes_what_it_names(
+async def test_a_command_gets_json_and_changes_the_named_fields(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     seen, env = tmp_path / "seen", tmp_path / "env"
-    hooked(project, f'cat >{seen}\nenv >{env}\necho \'{{"output": {{"args": {{"command": "pwd"}}}}}}\'')
+    write_hook(project, f'cat >{seen}\nenv >{env}\necho \'{{"output": {{"args": {{"command": "pwd"}}}}}}\'')
 
-    assert await asked(project) == CallArguments(args={"command": "pwd"})
+    assert await call_hook(project) == CallArguments(args={"command": "pwd"})
     assert json.loads(seen.read_text()) == {
         "hook": "tool.execute.before",
         "input": {"tool": "bash", "sessionID": "ses_x", "callID": "call_x", "args": {"command": "ls"}},
@@ -58,15 +58,15 @@ async def test_a_command_is_told_in_json_and_changes_what_it_names(
     "script", ["exit 0", "echo '{}'", "echo '{\"output\": null}'", "exec cat >/dev/null"]
 )
 async def test_a_shell_hook_without_output_changes_nothing(project: Project, script: str) -> None:
-    hooked(project, script)
-    assert await asked(project) is NOW
+    write_hook(project, script)
+    assert await call_hook(project) is NOW
     assert project.warnings == []
 
 
-async def test_exit_code_2_says_no_and_standard_error_why(project: Project) -> None:
-    hooked(project, "echo 'not on a Friday' >&2\nexit 2")
+async def test_exit_code_2_blocks_with_stderr_as_the_reason(project: Project) -> None:
+    write_hook(project, "echo 'not on a Friday' >&2\nexit 2")
     with pytest.raises(BlockedError, match="not on a Friday"):
-        await asked(project)
+        await call_hook(project)
     assert project.warnings == []
 
 
@@ -83,16 +83,16 @@ async def test_exit_code_2_says_no_and_standard_error_why(project: Project) -> N
         ("exec nosuchcommand_", "the command: ended with code 127"),
     ],
 )
-async def test_anything_else_is_a_fault_that_is_passed_over(project: Project, script: str, said: str) -> None:
-    hooked(project, script)
-    assert await asked(project) is NOW
+async def test_any_other_failure_is_ignored_with_a_warning(project: Project, script: str, said: str) -> None:
+    write_hook(project, script)
+    assert await call_hook(project) is NOW
     (line,) = project.list_warnings()
     assert line.startswith(f"./hook.sh: hook tool.execute.before: {said}")
     assert line.endswith("that was fault 1 of 3")
 
 
 async def test_a_hanging_shell_hook_is_killed_at_its_deadline(project: Project, tmp_path: Path) -> None:
-    hooked(project, "exec sleep 60", timeout=3)
+    write_hook(project, "exec sleep 60", timeout=3)
     clock = HandClock()
     async with asyncio.timeout(60), project.open(clock=clock) as local:
         asking = asyncio.ensure_future(local.runtime.hooks.ask(TOOL_BEFORE, TOLD, NOW))
@@ -104,8 +104,8 @@ async def test_a_hanging_shell_hook_is_killed_at_its_deadline(project: Project, 
     assert "took longer than 3 seconds" in line
 
 
-async def test_a_matcher_says_which_tools_it_is_asked_about(project: Project) -> None:
-    hooked(project, "echo no >&2; exit 2", matcher="edit|gl*")
+async def test_a_matcher_selects_the_tools_of_a_hook(project: Project) -> None:
+    write_hook(project, "echo no >&2; exit 2", matcher="edit|gl*")
     script = (
         [UseTool(tool="glob", input={"pattern": "*.sh"})],
         [UseTool(tool="todoread")],
@@ -114,11 +114,11 @@ async def test_a_matcher_says_which_tools_it_is_asked_about(project: Project) ->
     async with asyncio.timeout(60), project.open(*script) as local:
         messages = await prompt(local)
 
-    (glob, said), (read, other) = calls_of(messages)
+    (glob, said), (read, other) = list_calls(messages)
     assert (glob, read) == ("glob", "todoread")
     assert "no" in said.split()
     assert "no" not in other.split()
-    assert words_of(messages).endswith("Done.")
+    assert text_of(messages).endswith("Done.")
 
 
 async def test_a_hook_that_cannot_block_is_at_fault_if_it_tries(project: Project) -> None:
@@ -146,13 +146,13 @@ async def test_an_unknown_hook_is_reported_with_similar_names(project: Project) 
     assert "the command is empty" in str(empty)
 
 
-async def test_a_project_adds_to_a_persons_hooks_and_takes_none_away(
+async def test_a_project_adds_hooks_to_those_of_the_person_and_removes_none(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = {"tool.execute.before": [{"command": ["sh", "-c", "echo mine >&2; exit 2"]}]}
     monkeypatch.setenv("OPENCODE_CONFIG", str(tmp_path / "own.json"))
     (tmp_path / "own.json").write_text(json.dumps({"experimental": {"weft": {"hooks": own}}}))
-    hooked(project, "exit 0")
+    write_hook(project, "exit 0")
 
     with pytest.raises(BlockedError, match="mine"):
-        await asked(project)
+        await call_hook(project)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from given.plugins import MODEL, Project, calls_of, prompt, words_of
+from given.plugins import MODEL, Project, list_calls, prompt, text_of
 from weft.model.event import PartUpdated
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.part import AnyPart, CompletedState, RunningState, ToolPart
@@ -18,11 +18,11 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")
 
 
-async def called(project: Project, *calls: UseTool) -> list[tuple[str, str]]:
+async def make_calls(project: Project, *calls: UseTool) -> list[tuple[str, str]]:
     async with asyncio.timeout(60), project.open(*[[call] for call in calls], [Say(text="Done.")]) as local:
         messages = await prompt(local)
-    assert words_of(messages).endswith("Done.")
-    return calls_of(messages)
+    assert text_of(messages).endswith("Done.")
+    return list_calls(messages)
 
 
 MATH = """
@@ -43,7 +43,7 @@ MATH = """
 """
 
 
-async def test_a_file_of_tools_gives_tools_that_a_model_can_call(project: Project) -> None:
+async def test_a_file_of_tools_offers_tools_to_the_model(project: Project) -> None:
     project.tool("math", MATH)
     script = (
         [UseTool(tool="math", input={"numbers": [1, 2.5]})],
@@ -67,7 +67,7 @@ async def test_a_file_of_tools_gives_tools_that_a_model_can_call(project: Projec
     assert project.warnings == []
 
 
-async def test_arguments_are_judged_and_faults_are_results(project: Project) -> None:
+async def test_arguments_are_validated_and_exceptions_become_results(project: Project) -> None:
     project.tool("math", MATH)
     project.plugin(
         "odd",
@@ -91,7 +91,7 @@ async def test_arguments_are_judged_and_faults_are_results(project: Project) -> 
             return "word " * 100_000
         """,
     )
-    wrong, zero, left, number, talk = await called(
+    wrong, zero, left, number, talk = await make_calls(
         project,
         UseTool(tool="math", input={"numbers": ["one"]}),
         UseTool(tool="math_divide", input={"a": 1, "b": 0}),
@@ -121,11 +121,11 @@ async def test_a_tool_that_cannot_await_an_answer_is_not_treated_as_allowed(proj
             return f"deployed in {ctx.directory}"
         """,
     )
-    ((_, said),) = await called(project, UseTool(tool="deploy"))
+    ((_, said),) = await make_calls(project, UseTool(tool="deploy"))
     assert said == "ask needs an async tool: write async def, and await it"
 
 
-async def test_a_permission_without_patterns_is_asked_for_as_a_whole(project: Project) -> None:
+async def test_a_permission_without_patterns_is_requested_as_a_whole(project: Project) -> None:
     project.tool(
         "deploy",
         """
@@ -139,11 +139,11 @@ async def test_a_permission_without_patterns_is_asked_for_as_a_whole(project: Pr
         """,
     )
     project.configure(permission={"deploy_to": "deny"})
-    ((_, said),) = await called(project, UseTool(tool="deploy"))
+    ((_, said),) = await make_calls(project, UseTool(tool="deploy"))
     assert "A rule forbids this call (deploy_to '*'" in said
 
 
-async def test_an_async_function_that_is_wrapped_is_called_like_any_other(project: Project) -> None:
+async def test_a_wrapped_async_function_is_awaited(project: Project) -> None:
     project.tool(
         "deploy",
         """
@@ -164,7 +164,7 @@ async def test_an_async_function_that_is_wrapped_is_called_like_any_other(projec
             return f"{service} by {ctx.agent}"
         """,
     )
-    assert await called(project, UseTool(tool="deploy", input={"service": "loom"})) == [
+    assert await make_calls(project, UseTool(tool="deploy", input={"service": "loom"})) == [
         ("deploy", "loom by build")
     ]
 
@@ -172,7 +172,7 @@ async def test_an_async_function_that_is_wrapped_is_called_like_any_other(projec
 async def test_the_permission_of_a_custom_tool_is_its_name(project: Project) -> None:
     project.tool("math", MATH)
     project.configure(permission={"math": "deny", "divide": {"9*": "deny"}})
-    denied, asked = await called(
+    denied, asked = await make_calls(
         project,
         UseTool(tool="math", input={"numbers": []}),
         UseTool(tool="math_divide", input={"a": 9}),
@@ -188,10 +188,10 @@ async def test_a_custom_tool_replaces_the_built_in_one_of_its_name_with_its_perm
         "write",
         "from weft.plugin.tools import tool\n@tool\ndef write(x: str) -> str:\n    'Mine.'\n    return x\n",
     )
-    assert await called(project, UseTool(tool="write", input={"x": "mine"})) == [("write", "mine")]
+    assert await make_calls(project, UseTool(tool="write", input={"x": "mine"})) == [("write", "mine")]
 
     project.configure(permission={"edit": "deny"})
-    ((_, said),) = await called(project, UseTool(tool="write", input={"x": "mine"}))
+    ((_, said),) = await make_calls(project, UseTool(tool="write", input={"x": "mine"}))
     assert said != "mine"
 
 
@@ -203,7 +203,7 @@ async def test_invalid_tool_names_are_reported_with_file_line_and_function(proje
     project.tool("twice", head + one.format(name="default") + one.format(name="execute"))
     project.plugin("other", head + one.format(name="twice"))
 
-    assert await called(project, UseTool(tool="twice")) == [("twice", "default")]
+    assert await make_calls(project, UseTool(tool="twice")) == [("twice", "default")]
     where = ".opencode/tool"
     assert project.list_warnings() == [
         f"{where}/invalid.py:2: function 'execute': the name 'invalid' is reserved by weft",
@@ -247,7 +247,7 @@ async def test_an_abort_does_not_wait_for_a_hanging_custom_tool(project: Project
                 break
         assert await local.abort(session)
         await running
-        ((tool, said),) = calls_of(await local.list_messages(session))
+        ((tool, said),) = list_calls(await local.list_messages(session))
 
     assert (tool, "abort" in said.lower()) == ("hang", True)
 

@@ -25,7 +25,7 @@ from weft.store.maintenance import open_maintenance
 from weft.store.postgres.maintenance import PostgresMaintenance
 from weft.store.postgres.store import PostgresStore, open_postgres_store
 from weft.testing.maintenance_contract import fill
-from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text, whole
+from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text, with_parts
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ async def lose_session(store: PostgresStore) -> None:
     await store.database.fetch("DELETE FROM {schema}.message WHERE session = $1", OTHER)
 
 
-async def test_what_belongs_to_nothing_is_found_and_moved_to_a_backup(
+async def test_orphaned_rows_are_found_and_moved_to_a_backup(
     store: PostgresStore, maintenance: PostgresMaintenance
 ) -> None:
     await lose_session(store)
@@ -131,7 +131,7 @@ async def test_growth_without_a_part_and_leases_without_a_session_are_removed(
     assert maintenance.find_leftovers(before=LATER) == []
 
 
-async def test_a_damaged_document_is_moved_aside_and_the_rest_goes_on(
+async def test_a_damaged_document_is_moved_aside_and_the_rest_works(
     store: PostgresStore, maintenance: PostgresMaintenance
 ) -> None:
     await fill(store)
@@ -155,7 +155,7 @@ async def test_a_damaged_document_is_moved_aside_and_the_rest_goes_on(
     assert repairer.backup == f"backup/doctor-{NOW}"
     [rebuilt, _] = await store.list_sessions()
     assert rebuilt.title == "Recovered: saved as tool_abc and tool_def"
-    expected = whole(prompt(), text("prt_1", "saved as tool_abc and tool_def"))
+    expected = with_parts(prompt(), text("prt_1", "saved as tool_abc and tool_def"))
     assert await store.list_messages(SESSION) == [expected]
 
 
@@ -177,7 +177,7 @@ async def test_abandoned_leases_are_listed_and_dropped(
         assert maintenance.list_abandoned() == []
 
 
-async def test_a_bundle_whose_description_is_lost_is_named(
+async def test_a_bundle_without_its_description_is_named(
     store: PostgresStore, maintenance: PostgresMaintenance
 ) -> None:
     await fill(store)
@@ -193,14 +193,14 @@ async def test_a_bundle_whose_description_is_lost_is_named(
     ]
 
 
-async def test_text_that_grew_is_searched_too(store: PostgresStore, maintenance: PostgresMaintenance) -> None:
+async def test_growth_is_searched_too(store: PostgresStore, maintenance: PostgresMaintenance) -> None:
     await fill(store)
     await store.apply(growth("prt_2", "saved as tool_ab", 0))
     await store.apply(growth("prt_2", "x", 16))
     assert maintenance.find_in_parts("tool_[a-z]+") == {"tool_abc", "tool_def", "tool_abx"}
 
 
-def test_a_database_without_a_store_is_told_from_one_with_it(url: str) -> None:
+def test_a_database_without_a_store_is_told_from_one_with_a_store(url: str) -> None:
     maintenance = open_maintenance(url)
     with pytest.raises(StoreError, match="there is no store") as missing:
         maintenance.list_session_ids()

@@ -13,6 +13,8 @@ from weft.host.clock import SystemClock
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
 from weft.model.session import with_owner
+from weft.store.cluster import NewDelivery
+from weft.store.event_log import LogBatch, LogEntry
 from weft.store.ownership import OwnedStore
 from weft.store.postgres.address import parse_address
 from weft.store.postgres.connection import open_database
@@ -22,9 +24,9 @@ from weft.testing.store_values import PROMPT, prompt, session, text
 
 TABLES = (
     "session", "message", "part", "detail", "growth", "entry", "call", "dirty", "lease", "value", "log", "log_line",
-    "bundle", "trashed_session", "trashed_message", "trashed_part", "trashed_growth", "trashed_detail", "session_owner",
+    "event", "delivery", "idempotency", "principal_log", "bundle", "trashed_session", "trashed_message", "trashed_part", "trashed_growth", "trashed_detail", "session_owner",
 )  # fmt: skip
-CLOSED = ("project", "backup", "weft_store")
+CLOSED = ("project", "backup", "weft_store", "event_log")
 
 
 async def _fill(url: str, owner: str) -> None:
@@ -44,6 +46,13 @@ async def _fill(url: str, owner: str) -> None:
         await store.search("words", limit=1)
         async with store.lease(SessionID(f"ses_{owner}kept"), owner):
             pass
+        log = store.event_log
+        assert log is not None
+        kept = SessionID(f"ses_{owner}kept")
+        await log.apply(log=LogBatch("/work", [LogEntry(kept, b"{}"), LogEntry(None, owner.encode())]))
+        await log.inbox.put(NewDelivery(f"{kept}/prompt/1", kept, "/work", "prompt", True, b"{}"))
+        await log.inbox.claim_key(kept, "key", PROMPT)
+        await opened.place()  # type: ignore[attr-defined]  of the store in Postgres
 
 
 class BoundConnection:
@@ -89,14 +98,26 @@ async def test_a_statement_sees_the_rows_of_its_owner_only(url: str) -> None:
         kept = {table: len(rows) for table, rows in seen.items()}
         assert [
             table
-            for table in ("session", "message", "part", "value", "log", "log_line", "bundle")
+            for table in (
+                "session",
+                "message",
+                "part",
+                "value",
+                "log",
+                "log_line",
+                "bundle",
+                "delivery",
+                "idempotency",
+                "principal_log",
+            )
             if kept[table] != 1
         ] == []
         assert (kept["trashed_session"], kept["trashed_message"], kept["session_owner"]) == (1, 1, 2)
+        assert kept["event"] == 3  # two of a directory, and one that tells nodes of the delivery
         assert not any(f"ses_{other}" in row[0] for rows in seen.values() for row in rows)
 
 
-async def test_tables_that_belong_to_nobody_are_closed(url: str) -> None:
+async def test_tables_without_an_owner_are_closed(url: str) -> None:
     for table in CLOSED:
         async with _connect(url, "ada") as bound:
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -110,7 +131,7 @@ async def test_without_an_owner_the_role_sees_nothing(url: str) -> None:
                 assert await bound.fetch(f"SELECT FROM {{schema}}.{table}") == [], table
 
 
-async def test_rows_of_others_are_neither_changed_nor_taken(url: str) -> None:
+async def test_rows_of_others_are_neither_changed_nor_taken_over(url: str) -> None:
     async with _connect(url, "ada") as bound:
         for statement in (
             "UPDATE {schema}.session SET title = '' RETURNING id",
@@ -126,6 +147,9 @@ async def test_rows_of_others_are_neither_changed_nor_taken(url: str) -> None:
         "INSERT INTO {schema}.value (key, document, revision) VALUES ('{principal,ben,secret2}', '', 1)",
         "INSERT INTO {schema}.value (key, document, revision) VALUES ('{token,list}', '', 1)",
         "UPDATE {schema}.message SET session = 'ses_benkept'",
+        "INSERT INTO {schema}.event (batch, number, writer, directory, body, owner) VALUES (1, 1, '', '', '', 'ben')",
+        "INSERT INTO {schema}.delivery (key, session, directory, kind, repeatable, body) VALUES ('x', 'ses_benkept', '', '', true, '')",
+        "INSERT INTO {schema}.node SELECT * FROM {schema}.node",
         "INSERT INTO {schema}.session_owner VALUES ('ses_new', 'ada')",
         "UPDATE {schema}.session_owner SET owner = 'ada'",
         *(
@@ -142,14 +166,14 @@ async def test_rows_of_others_are_neither_changed_nor_taken(url: str) -> None:
                 await bound.fetch(statement)
 
 
-async def test_the_administrator_sees_everything_at_no_cost(url: str) -> None:
+async def test_the_administrator_sees_everything_without_a_role(url: str) -> None:
     async with _connect(url, None) as free:
         assert len(await free.fetch("SELECT FROM {schema}.session")) == 3
         plan = await free.fetch("EXPLAIN SELECT FROM {schema}.message WHERE session = 'ses_kept'")
         assert not any("session_owner" in row[0] for row in plan)
 
 
-async def test_a_connection_goes_back_unbound(url: str) -> None:
+async def test_a_connection_is_returned_to_the_pool_unbound(url: str) -> None:
     address, clock = parse_address(f"{url}&pool=1"), SystemClock()
     async with open_database(address, clock) as database:
         await bind_owner(database, "ada")
@@ -161,7 +185,7 @@ async def test_a_connection_goes_back_unbound(url: str) -> None:
     assert (bound, user != bound, owner) == ("weft_principal", True, "")
 
 
-async def test_ownership_that_an_administrator_copies_is_kept() -> None:
+async def test_ownership_is_kept_in_copies_by_an_administrator() -> None:
     made = make_url()
     async with open_store(made) as store:
         await store.apply(SessionCreated(info=with_owner(session(id=SessionID("ses_1")), "ada")))
@@ -171,7 +195,7 @@ async def test_ownership_that_an_administrator_copies_is_kept() -> None:
         assert await bound.list_sessions() == []
 
 
-async def test_a_user_that_may_not_make_roles_is_told_what_to_do() -> None:
+async def test_a_user_that_may_not_create_roles_gets_instructions() -> None:
     made = make_url()
     async with open_store(made):
         pass

@@ -97,7 +97,7 @@ def shorten(hits: list[Hit]) -> list[tuple[str, str | None]]:
     return [(hit.session_id, hit.message_id) for hit in hits]
 
 
-def marked(hit: Hit) -> list[str]:
+def list_marked(hit: Hit) -> list[str]:
     return [hit.snippet[start:end] for start, end in hit.marks]
 
 
@@ -118,14 +118,14 @@ def marked(hit: Hit) -> list[str]:
         ("", [], []),
     ],
 )
-async def test_words_phrases_and_beginnings_are_found_and_marked(
+async def test_words_phrases_and_prefixes_are_found_and_marked(
     store: PostgresStore, words: str, expected: list[tuple[str, str | None]], marks: list[str]
 ) -> None:
     await store.apply(*make_history())
     hits = await store.search(words, limit=10)
     assert sorted(shorten(hits), key=str) == sorted(expected, key=str)
     if hits:
-        assert marked(hits[0]) == marks
+        assert list_marked(hits[0]) == marks
         assert (hits[0].title, hits[0].at > 0) == (
             "Weave a carpet" if hits[0].session_id == SESSION else "Naïve dyeing",
             True,
@@ -183,7 +183,7 @@ async def test_a_message_that_changes_while_it_is_indexed_is_indexed_again(store
     assert await store.search("new", limit=1) == found != []
 
 
-async def test_text_of_any_size_and_kind_never_fails_a_write_or_a_search(store: PostgresStore) -> None:
+async def test_text_of_any_kind_never_fails_a_write_or_a_search(store: PostgresStore) -> None:
     many = " ".join(f"word{number}" for number in range(120_000))
     parts: list[TextPart] = [
         text("prt_1", many),

@@ -1,4 +1,4 @@
-"""What is the Postgres store's own: opening, round trips, leases, lost connections, and servers that refuse."""
+"""What only the Postgres store does: opening, round trips, leases, lost connections, and servers that refuse."""
 
 import asyncio
 import subprocess
@@ -25,8 +25,16 @@ from weft.errors import (
     WeftError,
 )
 from weft.model.damage import Damage
-from weft.model.event import MessageUpdated, PartUpdated, SessionCreated, SessionUpdated
+from weft.model.event import (
+    MessageRemoved,
+    MessageUpdated,
+    PartUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionUpdated,
+)
 from weft.model.ids import SessionID
+from weft.model.part import TextPart
 from weft.model.session import SessionInfo
 from weft.store.contract import Store
 from weft.store.lease import LeaseToken
@@ -36,7 +44,17 @@ from weft.store.postgres.store import PostgresStore, open_postgres_store
 from weft.store.reader import open_reader
 from weft.store.url import open_store, store_exists
 from weft.testing.clock import HandClock
-from weft.testing.store_values import NOW, PROMPT, SESSION, growth, many_parts, prompt, session, text, whole
+from weft.testing.store_values import (
+    NOW,
+    PROMPT,
+    SESSION,
+    growth,
+    many_parts,
+    prompt,
+    session,
+    text,
+    with_parts,
+)
 
 SECRET = "s3cr3t/w@rd"
 SECRET_IN_URL = "s3cr3t%2Fw%40rd"
@@ -69,7 +87,7 @@ def touch(known: SessionInfo) -> SessionInfo:
 # --- opening ---
 
 
-async def test_ten_nodes_that_start_at_once_on_an_empty_database_share_one_store(url: str) -> None:
+async def test_ten_nodes_that_start_on_an_empty_database_share_one_store(url: str) -> None:
     assert not await asyncio.to_thread(store_exists, url)
 
     async def start(number: int) -> list[str]:
@@ -94,7 +112,7 @@ def test_storage_init_creates_the_schema_and_does_not_show_the_password(
     assert store_exists(url)
 
 
-async def test_what_something_else_keeps_in_a_schema_is_refused_and_stays(url: str) -> None:
+async def test_a_schema_used_by_something_else_is_refused_and_unchanged(url: str) -> None:
     schema = url.partition("schema=")[2]
     get_server().query(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.session (mine text)")
     with pytest.raises(StoreError, match="belongs to something else") as refused:
@@ -105,7 +123,7 @@ async def test_what_something_else_keeps_in_a_schema_is_refused_and_stays(url: s
     assert get_server().query(listed) == ["session"]
 
 
-async def test_an_empty_schema_that_somebody_made_for_us_is_used(url: str) -> None:
+async def test_an_existing_empty_schema_is_used(url: str) -> None:
     get_server().query(f"CREATE SCHEMA {url.partition('schema=')[2]}")
     async with open_store(url) as store:
         assert await store.list_sessions() == []
@@ -119,7 +137,7 @@ async def test_other_tables_of_the_database_are_left_alone(url: str, store: Post
     assert get_server().query(outside) == ["0"]
 
 
-async def test_a_newer_version_is_refused_by_all_who_open_it(url: str, store: PostgresStore) -> None:
+async def test_a_newer_version_is_refused(url: str, store: PostgresStore) -> None:
     get_server().query(f"UPDATE {url.partition('schema=')[2]}.weft_store SET version = 99, needs = 99")
     known = get_newest_version()
 
@@ -173,7 +191,10 @@ async def test_an_apply_is_one_round_trip(proxy: PostgresProxy) -> None:
             lambda: store.update_value(("a",), lambda known: (known or 0) + 1, leases=[token]),
             lambda: store.list_messages(SESSION),
         )
-        await count(store, *work)  # the first time, a connection is opened and each statement is prepared
+        for _ in range(
+            2
+        ):  # a connection is opened, and each statement is prepared: to read all, and to read what changed
+            await count(store, *work)
         assert await count(store, *work) == [1, 1, 2, 2, 1]
 
 
@@ -216,7 +237,7 @@ async def list_writes(store: Store, *, of: Any) -> list[str]:
     return owners
 
 
-async def test_a_lease_that_ran_out_is_taken_over_and_the_old_holder_writes_nothing_any_more(
+async def test_an_expired_lease_is_taken_over_and_the_old_holder_can_no_longer_write(
     url: str, store: PostgresStore
 ) -> None:
     await store.apply(
@@ -239,11 +260,11 @@ async def test_a_lease_that_ran_out_is_taken_over_and_the_old_holder_writes_noth
             await store.apply(SessionUpdated(info=session(title="ours")), leases=[new])
         assert await list_writes(paused, of=old) == [""] * 4
     assert await store.get_session(SESSION) == session(title="ours")
-    assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", ""))]
+    assert await store.list_messages(SESSION) == [with_parts(prompt(), text("prt_1", ""))]
     assert (await store.find_holder(SESSION), await store.list_abandoned()) == (None, [])
 
 
-async def test_of_many_who_ask_at_once_one_gets_the_lease(url: str, store: PostgresStore) -> None:
+async def test_only_one_of_many_concurrent_requests_gets_the_lease(url: str, store: PostgresStore) -> None:
     decided = asyncio.Barrier(20)
 
     async def ask(asked: PostgresStore, name: str) -> str:
@@ -295,6 +316,32 @@ async def test_a_heartbeat_renews_every_lease_before_it_runs_out(url: str) -> No
         assert await store.list_running() == set()
 
 
+async def test_reading_before_an_edit_sees_a_lost_lease_and_writes_nothing(
+    url: str, store: PostgresStore
+) -> None:
+    ended, other = SessionID("ses_ended"), SessionID("ses_other")
+    async with store.lease(SESSION, "me") as held, store.lease(other, "somebody") as theirs:
+        async with store.lease(ended, "me") as given_back:
+            pass
+        lost = LeaseToken(other, theirs.generation + 9)
+        for tokens in ([held], [held, lost], [held, given_back], [LeaseToken(SessionID("ses_new"), 1)], []):
+            values = [token.session for token in tokens], [token.generation for token in tokens]
+            ((seen, written),) = await store.database.fetch(
+                "SELECT {schema}.see_lost_lease($1, $2), pg_current_xact_id_if_assigned()::text", *values
+            )
+            found = await store.database.fetch_value("SELECT {schema}.find_lost_lease($1, $2)", *values)
+            assert (seen, written) == (found, None)
+
+
+async def test_an_urgent_statement_does_not_wait_behind_all_the_others(url: str) -> None:
+    async with open_postgres_store(f"{url}&pool=3") as store:
+        async with store.database.open_transaction():
+            waiting = asyncio.create_task(store.database.fetch_value("SELECT 1"))
+            assert await store.database.fetch_value("SELECT 2", urgent=True) == 2
+            assert not waiting.done()
+        assert await waiting == 1
+
+
 async def test_the_generation_of_a_lease_is_never_used_again(store: PostgresStore) -> None:
     generations = []
     for _ in range(3):
@@ -309,7 +356,7 @@ async def test_a_killed_holder_leaves_a_session_that_another_node_settles(
 ) -> None:
     await store.apply(SessionCreated(info=session()))
     holder = await asyncio.create_subprocess_exec(
-        sys.executable, str(HOLDER), f"{url}&lease=0.5", stdout=asyncio.subprocess.PIPE
+        sys.executable, str(HOLDER), f"{url}&lease=3", stdout=asyncio.subprocess.PIPE
     )
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
@@ -335,7 +382,7 @@ async def test_an_abandoned_session_that_is_deleted_is_no_longer_listed(store: P
 # --- lost connections ---
 
 
-async def test_an_apply_whose_answer_is_lost_is_repeated_and_has_one_effect(proxy: PostgresProxy) -> None:
+async def test_an_apply_whose_answer_is_lost_is_repeated_with_one_effect(proxy: PostgresProxy) -> None:
     async with open_store(proxy.url) as store:
         await store.apply(
             SessionCreated(info=session()),
@@ -346,11 +393,11 @@ async def test_an_apply_whose_answer_is_lost_is_repeated_and_has_one_effect(prox
         proxy.cut_after(0)
         await store.apply(growth("prt_1", "b", 1))
         proxy.cut_after(0)
-        assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "ab"))]
+        assert await store.list_messages(SESSION) == [with_parts(prompt(), text("prt_1", "ab"))]
     assert proxy.cuts == 2
 
 
-async def test_an_edit_whose_answer_is_lost_is_made_once(proxy: PostgresProxy) -> None:
+async def test_an_edit_whose_answer_is_lost_is_applied_once(proxy: PostgresProxy) -> None:
     async with open_store(proxy.url) as store:
         await store.apply(SessionCreated(info=session()))
         await store.edit(SESSION, touch)
@@ -368,7 +415,7 @@ async def test_an_edit_whose_answer_is_lost_is_made_once(proxy: PostgresProxy) -
     assert proxy.cuts == 4
 
 
-async def test_trash_whose_answer_is_lost_is_moved_once(proxy: PostgresProxy) -> None:
+async def test_a_discard_whose_answer_is_lost_is_done_once(proxy: PostgresProxy) -> None:
     async with open_store(proxy.url) as store:
         await store.apply(SessionCreated(info=session()))
         for at in range(2):  # the first time, statements are prepared and nothing is cut
@@ -400,7 +447,7 @@ async def test_a_lease_whose_answer_is_lost_is_held(proxy: PostgresProxy) -> Non
     assert proxy.cuts == 2
 
 
-async def test_a_change_that_somebody_else_overwrote_before_it_could_be_repeated_is_reported(
+async def test_a_repeated_change_that_somebody_overwrote_is_reported(
     proxy: PostgresProxy, url: str, store: PostgresStore
 ) -> None:
     await store.apply(SessionCreated(info=session()))
@@ -418,7 +465,7 @@ async def test_a_change_that_somebody_else_overwrote_before_it_could_be_repeated
             await editing
 
 
-async def test_a_restart_of_the_server_loses_nothing_that_was_acknowledged(url: str) -> None:
+async def test_a_server_restart_loses_nothing_acknowledged(url: str) -> None:
     acknowledged: list[str] = []
     wrote, is_back = asyncio.Semaphore(0), asyncio.Event()
 
@@ -446,7 +493,7 @@ async def test_a_restart_of_the_server_loses_nothing_that_was_acknowledged(url: 
     assert [id for id in acknowledged if id not in found] == []
 
 
-async def test_a_server_that_stays_away_is_an_error_with_a_way_out(url: str) -> None:
+async def test_a_server_that_stays_away_is_an_error_with_a_hint(url: str) -> None:
     async with open_postgres_proxy(url) as proxy, AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(f"{proxy.url}&retry=0.2"))
         await store.apply(SessionCreated(info=session()))
@@ -487,7 +534,7 @@ async def test_only_the_first_statement_waits_for_a_server_that_stays_away(url: 
 # --- servers that refuse ---
 
 
-def everything_said(error: BaseException | None) -> str:
+def full_text_of(error: BaseException | None) -> str:
     """Return all words of an error and of what caused it."""
     said = ""
     while error is not None:
@@ -497,7 +544,7 @@ def everything_said(error: BaseException | None) -> str:
 
 
 @pytest.fixture
-def locked() -> str:
+def locked_url() -> str:
     """Return the beginning of the URL of a user with a password."""
     server = get_server()
     if not server.query("SELECT 1 FROM pg_roles WHERE rolname = 'locked'"):
@@ -523,14 +570,14 @@ def locked() -> str:
         ("postgre:weft:{}@HOST", "is not the URL of a store", "postgres://"),
     ],
 )  # fmt: skip
-async def test_what_is_wrong_with_an_address_is_told_without_the_password(
-    locked: str, form: str, said: str, way_out: str
+async def test_an_invalid_address_is_reported_without_the_password(
+    locked_url: str, form: str, said: str, way_out: str
 ) -> None:
     url = form.format(SECRET_IN_URL).replace("HOST", f"127.0.0.1:{get_server().port}")
     with pytest.raises(WeftError) as refused:
         async with open_store(url):
             pass
-    words = everything_said(refused.value)
+    words = full_text_of(refused.value)
     assert said in str(refused.value)
     assert way_out in refused.value.hint
     assert "s3cr3t" not in words
@@ -538,17 +585,17 @@ async def test_what_is_wrong_with_an_address_is_told_without_the_password(
     assert "w%40rd" not in words
 
 
-async def test_the_right_password_opens_the_store(locked: str, url: str) -> None:
+async def test_the_right_password_opens_the_store(locked_url: str, url: str) -> None:
     schema = url.partition("schema=")[2]
     get_server().query(f"CREATE SCHEMA {schema} AUTHORIZATION locked")
-    async with open_store(f"{locked.format(SECRET_IN_URL)}/postgres?schema={schema}") as store:
+    async with open_store(f"{locked_url.format(SECRET_IN_URL)}/postgres?schema={schema}") as store:
         assert await store.list_sessions() == []
 
 
 # --- documents ---
 
 
-async def test_a_document_that_cannot_be_read_is_reported_once_and_left_out(url: str) -> None:
+async def test_an_unreadable_document_is_reported_once_and_skipped(url: str) -> None:
     told: list[Damage] = []
     async with open_postgres_store(url, damaged=told.append) as store:
         await store.apply(
@@ -562,7 +609,7 @@ async def test_a_document_that_cannot_be_read_is_reported_once_and_left_out(url:
         await store.database.fetch("UPDATE {schema}.part SET document = '{}' WHERE id = 'prt_2'")
         for _ in range(2):
             assert await store.list_sessions() == [session()]
-            assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "a"))]
+            assert await store.list_messages(SESSION) == [with_parts(prompt(), text("prt_1", "a"))]
         places = ["part/ses_1/msg_1/prt_2", "session/ses_2"]
         assert [each.where for each in await store.damage()] == places
         await asyncio.sleep(0)
@@ -586,7 +633,7 @@ async def test_numbers_and_ids_that_no_column_can_hold_are_kept_in_documents(sto
     far = replace(session(created=2**70), parent_id=SessionID("ses_\x00\ud83d"))
     await store.apply(SessionCreated(info=far), MessageUpdated(info=prompt(created=2**70)))
     assert await store.list_sessions() == [far]
-    assert await store.list_messages(SESSION) == [whole(prompt(created=2**70))]
+    assert await store.list_messages(SESSION) == [with_parts(prompt(created=2**70))]
     with pytest.raises(NotFoundError):
         await store.get_session(SessionID("ses_\x00"))
 
@@ -598,7 +645,7 @@ async def test_a_reader_works_in_a_thread_whose_event_loop_runs(url: str, store:
     await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
     reader = open_reader(url)
     assert reader.find_session(SESSION) == session()
-    assert reader.list_messages(SESSION) == [whole(prompt())]
+    assert reader.list_messages(SESSION) == [with_parts(prompt())]
     assert reader.address == url.partition("?")[0].replace("weft@", "") + "?" + url.partition("?")[2]
     async with store.lease(SESSION, "us"):
         assert reader.list_running() == {SESSION}
@@ -608,7 +655,7 @@ async def test_a_reader_works_in_a_thread_whose_event_loop_runs(url: str, store:
     assert reader.list_stamps() != {(session().project_id, SESSION): stamp}
 
 
-def test_a_process_that_reads_and_ends_leaves_no_warning(url: str) -> None:
+def test_a_process_that_only_reads_ends_without_warnings(url: str) -> None:
     script = f"from weft.store.reader import open_reader; print(open_reader({url!r}).list_projects())"
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
@@ -617,3 +664,91 @@ def test_a_process_that_reads_and_ends_leaves_no_warning(url: str) -> None:
         check=False,
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("[]\n", "", 0)
+
+
+# --- transcripts ---
+
+
+async def test_messages_that_did_not_change_are_not_fetched_again_and_those_of_another_node_are_seen(
+    store: PostgresStore, url: str
+) -> None:
+    first, second, third = (prompt(f"msg_{number}", created=number) for number in (1, 2, 3))
+    await store.apply(SessionCreated(info=session()), MessageUpdated(info=first), MessageUpdated(info=second))
+    await store.apply(MessageUpdated(info=third), PartUpdated(part=text("prt_1", "a", of=second.id)))
+    before = await store.list_messages(SESSION)
+    async with open_postgres_store(url) as other:
+        await other.list_messages(SESSION)
+        await other.apply(PartUpdated(part=text("prt_1", "b", of=second.id)))
+        await other.apply(growth("prt_1", "c", 1, of=second.id))
+        after = await store.list_messages(SESSION)
+        await other.apply(growth("prt_1", "d", 2, of=second.id))
+        later = await store.list_messages(SESSION)
+        await other.apply(
+            PartUpdated(part=text("prt_1", "e", of=second.id)),
+            MessageRemoved(session_id=SESSION, message_id=third.id),
+        )
+        last = await store.list_messages(SESSION)
+        assert last == await other.list_messages(SESSION)
+    assert [each[0] is before[0] for each in (after, later, last)] == [True, True, True]
+    assert [each[1].parts for each in (before, after, later, last)] == [
+        (text("prt_1", said, of=second.id),) for said in ("a", "bc", "bcd", "e")
+    ]
+    assert [len(each) for each in (before, after, later, last)] == [3, 3, 3, 2]
+
+
+async def test_a_session_that_was_deleted_and_made_again_is_fetched_anew(store: PostgresStore) -> None:
+    message = prompt("msg_1")
+    for words_said in ("a", "b"):
+        await store.apply(SessionCreated(info=session()), MessageUpdated(info=message))
+        await store.apply(PartUpdated(part=text("prt_1", words_said, of=message.id)))
+        [found] = await store.list_messages(SESSION)
+        assert found.parts == (text("prt_1", words_said, of=message.id),)
+        await store.apply(SessionDeleted(info=session()))
+        assert await store.list_messages(SESSION) == []
+
+
+async def test_a_session_whose_chain_is_damaged_is_fetched_anew(store: PostgresStore) -> None:
+    message = prompt("msg_1")
+    await store.apply(SessionCreated(info=session()), MessageUpdated(info=message))
+    await store.list_messages(SESSION)
+    await store.apply(PartUpdated(part=text("prt_1", "a", of=message.id)))
+    await store.database.send("UPDATE {schema}.chain SET body = 'no json'::bytea WHERE number = 2")
+    [found] = await store.list_messages(SESSION)
+    assert found.parts == (text("prt_1", "a", of=message.id),)
+
+
+async def test_what_is_written_while_a_session_is_read_is_read_with_it(
+    store: PostgresStore, url: str
+) -> None:
+    """Each message is written with its part, so that a reading between both would show."""
+    await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt("msg_0", created=0)))
+    async with open_postgres_store(url) as other:
+
+        async def write() -> None:
+            for number in range(1, 30):
+                message = prompt(f"msg_{number}", created=number)
+                await other.apply(
+                    MessageUpdated(info=message),
+                    PartUpdated(part=text(f"prt_{number}", "whole", of=message.id)),
+                    PartUpdated(part=text("prt_0", f"{number}", of="msg_0")),
+                )
+
+        writing = asyncio.ensure_future(write())
+        while not writing.done():
+            messages = await store.list_messages(SESSION)
+            assert all(len(message.parts) == 1 for message in messages[1:])
+            told = [part.text for part in messages[0].parts if isinstance(part, TextPart)]
+            assert told == ([str(len(messages) - 1)] if len(messages) > 1 else [])
+        await writing
+
+
+async def test_a_damaged_message_is_reported_by_each_reading(url: str) -> None:
+    found: list[Damage] = []
+    async with open_postgres_store(url, damaged=found.append) as store:
+        await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
+        await store.database.send("UPDATE {schema}.message SET document = 'no json'::bytea")
+        assert await store.list_messages(SESSION) == []
+        assert await store.list_messages(SESSION) == []
+        await store.apply(MessageUpdated(info=prompt()))
+        assert [each.info for each in await store.list_messages(SESSION)] == [prompt()]
+    assert [damage.where for damage in found] == [f"message/{SESSION}/{PROMPT}"]

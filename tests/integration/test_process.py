@@ -21,7 +21,7 @@ from weft.host.processes import (
     run_command,
     tool_environment,
 )
-from weft.testing.tool_contract import processes_in
+from weft.testing.tool_contract import list_processes
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -42,7 +42,9 @@ def shell(script: str, directory: Path, timeout: float | None = None) -> Process
     )
 
 
-async def heard(script: str, directory: Path, seconds: float | None = None) -> tuple[ProcessExit, str]:
+async def run_and_collect(
+    script: str, directory: Path, seconds: float | None = None
+) -> tuple[ProcessExit, str]:
     said = bytearray()
 
     async def hear(piece: bytes) -> None:
@@ -53,22 +55,22 @@ async def heard(script: str, directory: Path, seconds: float | None = None) -> t
     return exit, said.decode()
 
 
-async def test_both_outputs_are_heard_in_order(tmp_path: Path) -> None:
-    assert await heard("echo one; echo two >&2; echo three", tmp_path) == (
+async def test_both_outputs_are_read_in_order(tmp_path: Path) -> None:
+    assert await run_and_collect("echo one; echo two >&2; echo three", tmp_path) == (
         ProcessExit(code=0),
         "one\ntwo\nthree\n",
     )
 
 
-async def test_the_exit_code_is_told(tmp_path: Path) -> None:
-    assert await heard("exit 7", tmp_path) == (ProcessExit(code=7), "")
+async def test_the_exit_code_is_returned(tmp_path: Path) -> None:
+    assert await run_and_collect("exit 7", tmp_path) == (ProcessExit(code=7), "")
 
 
 async def test_a_process_has_no_stdin(tmp_path: Path) -> None:
-    assert await heard("cat; echo done", tmp_path) == (ProcessExit(code=0), "done\n")
+    assert await run_and_collect("cat; echo done", tmp_path) == (ProcessExit(code=0), "done\n")
 
 
-async def test_arguments_arrive_as_given(tmp_path: Path) -> None:
+async def test_arguments_are_passed_unchanged(tmp_path: Path) -> None:
     awkward = ("a b", "$HOME", "'", '"', "", "--", "\n")
     argv = (sys.executable, "-c", "import sys; print(sys.argv[1:])", *awkward)
     command = ProcessCommand(argv=argv, directory=str(tmp_path), environment=ENVIRONMENT)
@@ -77,8 +79,8 @@ async def test_arguments_arrive_as_given(tmp_path: Path) -> None:
     )
 
 
-async def test_the_last_words_are_heard(tmp_path: Path) -> None:
-    exit, said = await heard("head -c 60000 /dev/zero | tr '\\0' x", tmp_path)
+async def test_output_at_the_very_end_is_read(tmp_path: Path) -> None:
+    exit, said = await run_and_collect("head -c 60000 /dev/zero | tr '\\0' x", tmp_path)
     assert (exit, len(said)) == (ProcessExit(code=0), 60000)
 
 
@@ -93,12 +95,12 @@ async def test_the_last_words_are_heard(tmp_path: Path) -> None:
         "(trap '' TERM HUP; sleep 999) & echo started",
     ],
 )
-async def test_what_is_left_in_the_background_is_ended_and_counted(script: str, tmp_path: Path) -> None:
-    exit, said = await heard(script, tmp_path)
+async def test_background_processes_are_ended_and_counted(script: str, tmp_path: Path) -> None:
+    exit, said = await run_and_collect(script, tmp_path)
     assert said == "started\n"
     assert exit.code == 0
     assert exit.leftovers > 0
-    assert processes_in(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -113,14 +115,14 @@ async def test_what_is_left_in_the_background_is_ended_and_counted(script: str, 
         "kill -STOP $$",
     ],
 )
-async def test_when_time_is_up_everything_is_ended(script: str, tmp_path: Path) -> None:
-    exit, _ = await heard(f"echo started; {script}", tmp_path, seconds=0.2)
+async def test_a_timeout_ends_everything(script: str, tmp_path: Path) -> None:
+    exit, _ = await run_and_collect(f"echo started; {script}", tmp_path, seconds=0.2)
     assert exit.timed_out
-    assert processes_in(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
-async def test_what_was_said_before_time_was_up_is_heard(tmp_path: Path) -> None:
-    exit, said = await heard("echo first; sleep 999", tmp_path, seconds=1)
+async def test_output_before_the_timeout_is_read(tmp_path: Path) -> None:
+    exit, said = await run_and_collect("echo first; sleep 999", tmp_path, seconds=3)
     assert (exit.timed_out, said) == (True, "first\n")
 
 
@@ -139,31 +141,31 @@ async def test_cancelling_ends_everything(script: str, tmp_path: Path) -> None:
     running.cancel()
     await asyncio.wait([running])
     assert running.cancelled()
-    assert processes_in(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
 async def test_a_detached_process_is_found_while_it_executes_a_program(tmp_path: Path) -> None:
     """In the middle of `execve` a process has no environment; one that executes again and again often has none."""
     (tmp_path / "again.sh").write_text("exec sh again.sh\n")
     for _ in range(10):
-        await heard("(setsid sh again.sh &); sleep 0.02", tmp_path)
-        assert processes_in(tmp_path) == []
+        await run_and_collect("(setsid sh again.sh &); sleep 0.02", tmp_path)
+        assert list_processes(tmp_path) == []
 
 
-async def test_what_the_listener_raises_ends_everything_and_is_raised(tmp_path: Path) -> None:
+async def test_an_exception_of_the_listener_ends_everything_and_is_raised(tmp_path: Path) -> None:
     async def hear(piece: bytes) -> None:
         raise LookupError("enough")
 
     with pytest.raises(LookupError, match="enough"):
         await run_command(shell("echo hello; sleep 999", tmp_path), hear)
-    assert processes_in(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
 async def test_no_file_handle_is_left_open(tmp_path: Path) -> None:
-    await heard("true", tmp_path)
+    await run_and_collect("true", tmp_path)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        await heard("sleep 999 & echo x", tmp_path, seconds=5)
+        await run_and_collect("sleep 999 & echo x", tmp_path, seconds=5)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -179,7 +181,7 @@ asyncio.run(run_command(ProcessCommand(argv=("bash", "-c", script), directory=sy
 """
 
 
-async def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
+async def test_no_process_survives_a_killed_server(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     server = await asyncio.create_subprocess_exec(
@@ -187,14 +189,14 @@ async def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
     )
     assert server.stdout is not None
     assert await server.stdout.readline() == b"started\n"
-    assert processes_in(work) != []
+    assert list_processes(work) != []
     server.send_signal(signal.SIGKILL)
     await server.communicate()
-    while processes_in(work):  # noqa: ASYNC110  nobody tells of processes that start or end
+    while list_processes(work):  # noqa: ASYNC110  nobody tells of processes that start or end
         await asyncio.sleep(0.01)
 
 
-async def test_large_output_is_kept_in_a_file_and_not_in_memory(tmp_path: Path) -> None:
+async def test_large_output_is_stored_in_a_file_and_not_in_memory(tmp_path: Path) -> None:
     size = 100_000_000
     spilled = tmp_path / "spilled"
     output = ProcessOutput(lambda: str(spilled), memory=50_000)
@@ -206,7 +208,7 @@ async def test_large_output_is_kept_in_a_file_and_not_in_memory(tmp_path: Path) 
     assert spilled.stat().st_mode & 0o777 == 0o600
 
 
-async def test_the_file_has_an_end_too(tmp_path: Path) -> None:
+async def test_the_file_is_bounded_too(tmp_path: Path) -> None:
     spilled = tmp_path / "spilled"
     output = ProcessOutput(lambda: str(spilled), memory=10, limit=1000)
     await run_command(shell("yes | head -c 5000", tmp_path), output.add)
@@ -214,33 +216,33 @@ async def test_the_file_has_an_end_too(tmp_path: Path) -> None:
     assert (output.size, output.lost, spilled.stat().st_size) == (5000, 4000, 1000)
 
 
-async def test_a_file_that_cannot_be_written_costs_output_and_not_the_command(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_written_loses_output_and_not_the_command(tmp_path: Path) -> None:
     output = ProcessOutput(lambda: str(tmp_path / "nowhere/spilled"), memory=10)
     exit = await run_command(shell("yes | head -c 50", tmp_path), output.add)
     assert (exit.code, bytes(output.head), output.lost) == (0, b"y\n" * 5, 40)
 
 
-async def test_little_output_makes_no_file(tmp_path: Path) -> None:
+async def test_small_output_creates_no_file(tmp_path: Path) -> None:
     output = ProcessOutput(lambda: str(tmp_path / "spilled"), memory=10)
     await run_command(shell("echo hi", tmp_path), output.add)
     output.close()
     assert (bytes(output.head), output.path) == (b"hi\n", None)
 
 
-async def test_capturing_keeps_the_errors_apart_and_stops_at_the_limit(tmp_path: Path) -> None:
+async def test_captured_errors_are_separate_and_bounded(tmp_path: Path) -> None:
     both = await capture_output(shell("echo out; echo err >&2; exit 3", tmp_path), limit=100)
     assert both == CapturedOutput(code=3, output=b"out\n", errors="err\n")
     endless = await capture_output(shell("yes", tmp_path), limit=4)
     assert endless == CapturedOutput(code=None, output=b"y\ny\n", errors="", cut=True)
-    assert processes_in(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
-async def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+async def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        await heard("true", tmp_path / "nowhere")
+        await run_and_collect("true", tmp_path / "nowhere")
 
 
-async def test_a_child_sees_what_is_allowed_and_no_key(tmp_path: Path) -> None:
+async def test_a_child_gets_the_allowed_environment_and_no_key(tmp_path: Path) -> None:
     source = {
         "PATH": os.environ["PATH"],
         "LC_ALL": "C",
@@ -263,7 +265,7 @@ async def test_a_child_sees_what_is_allowed_and_no_key(tmp_path: Path) -> None:
     assert b"MINE=1" in captured.output
 
 
-async def supervised(
+async def run_supervised(
     script: str, directory: Path, seconds: float | None = None
 ) -> tuple[ProcessExit, str, str]:
     """Run a command under a supervisor. Return how it ended, what it said, and what was recorded."""
@@ -290,32 +292,32 @@ async def supervised(
 async def test_a_supervisor_records_the_exit_code_and_changes_nothing_else(
     tmp_path: Path, script: str, code: int, output: str
 ) -> None:
-    assert await supervised(script, tmp_path) == (ProcessExit(code=code), output, f"{code}\n")
+    assert await run_supervised(script, tmp_path) == (ProcessExit(code=code), output, f"{code}\n")
 
 
-async def test_a_supervised_command_is_ended_in_time_with_all_that_it_started(tmp_path: Path) -> None:
+async def test_a_supervised_command_is_ended_at_its_timeout_with_all_its_children(tmp_path: Path) -> None:
     script = "trap 'echo ends; exit 1' TERM; sleep 600 & setsid sleep 600 & wait"
-    exit, said, _ = await supervised(script, tmp_path, 0.5)
+    exit, said, _ = await run_supervised(script, tmp_path, 0.5)
     assert (exit.timed_out, said) == (True, "ends\n")
-    assert processes_in(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
 async def test_a_supervised_command_leaves_nothing_behind(tmp_path: Path) -> None:
-    exit, _, recorded = await supervised("sleep 600 & echo begun", tmp_path)
+    exit, _, recorded = await run_supervised("sleep 600 & echo begun", tmp_path)
     assert (exit, recorded) == (ProcessExit(code=0, leftovers=1), "0\n")
-    assert processes_in(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
 async def test_a_command_whose_record_was_claimed_does_not_start(tmp_path: Path) -> None:
     record = tmp_path / "record"
     assert claim_record(str(record)) == CommandRecord(began=False)
-    exit, said, _ = await supervised("echo ran", tmp_path)
+    exit, said, _ = await run_supervised("echo ran", tmp_path)
     assert exit.code
     assert "ran" not in said
     assert claim_record(str(record)) == CommandRecord(began=False)
 
 
-def test_what_is_recorded_after_a_claim_does_not_count(tmp_path: Path) -> None:
+def test_a_record_made_after_a_claim_does_not_count(tmp_path: Path) -> None:
     record = tmp_path / "record"
     record.touch()
     assert claim_record(str(record)) == CommandRecord(began=True)

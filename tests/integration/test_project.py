@@ -100,7 +100,7 @@ class ProjectHarness:
             for session in adopt_sessions(found.adoption, list(self.sessions.values())):
                 self.sessions[session.id] = session
 
-    def work(self, directory: Path | str, *titles: str) -> None:
+    def add_sessions(self, directory: Path | str, *titles: str) -> None:
         """Make sessions in a directory, each with its title as its id."""
         for title in titles:
             place = self.open(directory)
@@ -115,7 +115,7 @@ class ProjectHarness:
             time=SessionTime(created=NOW, updated=NOW),
         )
 
-    def listed(self, directory: Path | str) -> set[str]:
+    def list_titles(self, directory: Path | str) -> set[str]:
         id = self.open(directory).project.id
         return {session.title for session in self.sessions.values() if session.project_id == id}
 
@@ -128,7 +128,7 @@ def harness() -> ProjectHarness:
 # --- as in OpenCode ---
 
 
-def test_a_repository_without_commits_is_global_and_keeps_no_id(
+def test_a_repository_without_commits_is_global_and_has_no_id(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     repository = init(tmp_path / "loom", commit="")
@@ -148,7 +148,7 @@ def test_a_repository_without_commits_is_global_and_keeps_no_id(
     assert not (repository / ".git" / "opencode").exists()
 
 
-def test_a_repository_is_its_root_commit_and_says_so_in_the_id_file(
+def test_a_repository_is_identified_by_its_root_commit_and_the_id_file_says_so(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     repository = init(tmp_path / "loom")
@@ -170,9 +170,7 @@ def test_a_repository_is_its_root_commit_and_says_so_in_the_id_file(
     assert (repository / ".git" / "opencode").read_bytes() == root.encode()
 
 
-def test_a_linked_worktree_is_a_sandbox_of_the_main_checkouts_project(
-    harness: ProjectHarness, tmp_path: Path
-) -> None:
+def test_a_linked_worktree_is_a_sandbox_of_the_main_project(harness: ProjectHarness, tmp_path: Path) -> None:
     repository, linked = init(tmp_path / "loom"), tmp_path / "linked"
     run(repository, "worktree", "add", "-q", str(linked))
     root = run(repository, "rev-parse", "HEAD")
@@ -188,7 +186,7 @@ def test_a_linked_worktree_is_a_sandbox_of_the_main_checkouts_project(
     assert harness.open(repository).project.sandboxes == ()
 
 
-def test_outside_any_repository_everything_is_global(harness: ProjectHarness, tmp_path: Path) -> None:
+def test_everything_outside_of_repositories_is_global(harness: ProjectHarness, tmp_path: Path) -> None:
     place = harness.open(tmp_path)
 
     assert (place.project.id, place.project.worktree, place.project.vcs) == (GLOBAL_PROJECT, "/", None)
@@ -196,7 +194,7 @@ def test_outside_any_repository_everything_is_global(harness: ProjectHarness, tm
     assert harness.resolve(tmp_path).is_stored
 
 
-def test_a_repository_that_is_as_we_left_it_needs_its_own_two_records_alone(
+def test_an_unchanged_repository_needs_only_its_own_two_records(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     repository = init(tmp_path / "loom")
@@ -210,7 +208,7 @@ def test_a_repository_that_is_as_we_left_it_needs_its_own_two_records_alone(
     assert find_stored(at, harness.projects[id], None) is None
 
 
-def test_the_short_way_loads_nothing_it_does_not_need() -> None:
+def test_identifying_a_project_without_git_imports_only_what_it_needs() -> None:
     modules = "asyncio subprocess hashlib pathlib weft.host.git"
     code = f"import sys, weft.project.checkout, weft.project.resolve; print([m for m in {modules.split()} if m in sys.modules])"
 
@@ -222,14 +220,14 @@ def test_the_short_way_loads_nothing_it_does_not_need() -> None:
 # --- the events after which sessions used to vanish ---
 
 
-def rewritten_root(where: Path) -> Path:
+def rewrite_root(where: Path) -> Path:
     run(where, "checkout", "-q", "--orphan", "fresh")
     run(where, "commit", "-q", "--allow-empty", "-m", "rewritten")
     run(where, "branch", "-q", "-D", "main")
     return where
 
 
-def made_anew(where: Path) -> Path:
+def make_anew(where: Path) -> Path:
     shutil.rmtree(where / ".git")
     return init(where, commit="made anew")
 
@@ -241,105 +239,105 @@ def orphan_branches(where: Path) -> Path:
     return where
 
 
-def linked_worktree(where: Path) -> Path:
+def link_worktree(where: Path) -> Path:
     run(where, "worktree", "add", "-q", "../linked")
     return where.parent / "linked"
 
 
-def git_removed(where: Path) -> Path:
+def remove_git(where: Path) -> Path:
     shutil.rmtree(where / ".git")
     return where
 
 
-def moved(where: Path) -> Path:
+def move(where: Path) -> Path:
     return where.rename(where.parent / f"{where.name} moved")
 
 
-def moved_leaving_a_link(where: Path) -> Path:
+def move_leaving_a_link(where: Path) -> Path:
     target = where.rename(where.parent / "moved")
     where.symlink_to(target)
     return target
 
 
-def moved_and_replaced(where: Path) -> Path:
+def move_and_replace(where: Path) -> Path:
     target = where.rename(where.parent / "moved")
     init(where, commit="another repository")
     return target
 
 
-def reached_by_a_link(where: Path) -> Path:
+def reach_by_a_link(where: Path) -> Path:
     link = where.parent / "link"
     link.symlink_to(where)
     return link
 
 
-def spelled_with_slashes(where: Path) -> str:
+def spell_with_slashes(where: Path) -> str:
     return f"{where.parent}//./{where.name}/src/..//"
 
 
-def cloned_beside(where: Path) -> Path:
+def clone_beside(where: Path) -> Path:
     clone(where, where.parent / "second")
     return where
 
 
-def cloned_anew(where: Path) -> Path:
+def clone_anew(where: Path) -> Path:
     clone(where, where.parent / "upstream.git")
     shutil.rmtree(where)
     return clone(where.parent / "upstream.git", where.parent / "again")
 
 
-def cloned_into_place(where: Path) -> Path:
+def clone_into_place(where: Path) -> Path:
     old = where.rename(where.parent / "loom.old")
     return clone(old, where)
 
 
-def copied_and_removed(where: Path) -> Path:
+def copy_and_remove(where: Path) -> Path:
     target = shutil.copytree(where, where.parent / f"{where.name} copied", symlinks=True)
     shutil.rmtree(where)
     return target
 
 
-def id_file_lost(where: Path) -> Path:
+def lose_id_file(where: Path) -> Path:
     (where / ".git" / "opencode").unlink()
     return where
 
 
 EVENTS = (
-    rewritten_root,
-    made_anew,
+    rewrite_root,
+    make_anew,
     orphan_branches,
-    linked_worktree,
-    git_removed,
-    moved,
-    moved_leaving_a_link,
-    moved_and_replaced,
-    reached_by_a_link,
-    spelled_with_slashes,
-    cloned_beside,
-    cloned_anew,
-    cloned_into_place,
-    copied_and_removed,
-    id_file_lost,
+    link_worktree,
+    remove_git,
+    move,
+    move_leaving_a_link,
+    move_and_replace,
+    reach_by_a_link,
+    spell_with_slashes,
+    clone_beside,
+    clone_anew,
+    clone_into_place,
+    copy_and_remove,
+    lose_id_file,
 )
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_sessions_before_are_sessions_after(
+def test_sessions_are_found_after_each_change(
     harness: ProjectHarness, tmp_path: Path, event: Callable[[Path], Path | str]
 ) -> None:
     repository = init(tmp_path / "loom")
     (repository / "src").mkdir()
-    harness.work(repository, "one")
-    harness.work(repository / "src", "two")
+    harness.add_sessions(repository, "one")
+    harness.add_sessions(repository / "src", "two")
 
     after = event(repository)
 
-    assert harness.listed(after) == {"one", "two"}
+    assert harness.list_titles(after) == {"one", "two"}
 
 
-@pytest.mark.parametrize("first", [event for event in EVENTS if event not in (git_removed, linked_worktree)])
-@pytest.mark.parametrize("second", [made_anew, git_removed, moved, copied_and_removed])
-def test_sessions_survive_two_events_in_a_row(
+@pytest.mark.parametrize("first", [event for event in EVENTS if event not in (remove_git, link_worktree)])
+@pytest.mark.parametrize("second", [make_anew, remove_git, move, copy_and_remove])
+def test_sessions_survive_two_changes_of_their_repository_in_a_row(
     harness: ProjectHarness,
     tmp_path: Path,
     first: Callable[[Path], Path | str],
@@ -347,24 +345,24 @@ def test_sessions_survive_two_events_in_a_row(
 ) -> None:
     repository = init(tmp_path / "a" / "loom")
     (repository / "src").mkdir()
-    harness.work(repository, "one")
+    harness.add_sessions(repository, "one")
     between = Path(first(repository)).resolve()
-    harness.work(between, "two")
+    harness.add_sessions(between, "two")
 
-    assert harness.listed(second(between)) == {"one", "two"}
+    assert harness.list_titles(second(between)) == {"one", "two"}
 
 
-def test_git_init_brings_along_what_was_done_there_before(harness: ProjectHarness, tmp_path: Path) -> None:
+def test_git_init_adopts_earlier_sessions(harness: ProjectHarness, tmp_path: Path) -> None:
     unborn, other = tmp_path / "loom", tmp_path / "loomed"
     for directory in (unborn / "src" / "deep", other):
         directory.mkdir(parents=True)
-    harness.work(unborn, "one")
-    harness.work(unborn / "src" / "deep", "two")
-    harness.work(other, "three")
+    harness.add_sessions(unborn, "one")
+    harness.add_sessions(unborn / "src" / "deep", "two")
+    harness.add_sessions(other, "three")
 
     init(unborn, commit="")
-    harness.work(unborn, "four")
-    assert harness.listed(unborn) == {
+    harness.add_sessions(unborn, "four")
+    assert harness.list_titles(unborn) == {
         "one",
         "two",
         "three",
@@ -372,46 +370,48 @@ def test_git_init_brings_along_what_was_done_there_before(harness: ProjectHarnes
     }  # still global: there is no commit to be named by
     init(unborn)
 
-    assert harness.listed(unborn) == {"one", "two", "four"}
-    assert harness.listed(other) == {"three"}
+    assert harness.list_titles(unborn) == {"one", "two", "four"}
+    assert harness.list_titles(other) == {"three"}
 
 
 def test_a_nested_repository_without_commits_keeps_its_sessions(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     outer, inner = tmp_path / "outer", init(tmp_path / "outer" / "inner", commit="")
-    harness.work(inner, "inner")
-    harness.work(outer, "outer")
+    harness.add_sessions(inner, "inner")
+    harness.add_sessions(outer, "outer")
 
     init(outer)
 
-    assert harness.listed(outer) == {"outer"}
-    assert harness.listed(inner) == {"inner"}
+    assert harness.list_titles(outer) == {"outer"}
+    assert harness.list_titles(inner) == {"inner"}
 
 
-def test_a_nested_repository_that_loses_its_git_stays_itself(harness: ProjectHarness, tmp_path: Path) -> None:
+def test_a_nested_repository_that_loses_its_git_keeps_its_project(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     outer, inner = init(tmp_path / "outer"), init(tmp_path / "outer" / "inner", commit="inner")
     (inner / "src").mkdir()
-    harness.work(outer, "outer")
-    harness.work(inner, "inner")
+    harness.add_sessions(outer, "outer")
+    harness.add_sessions(inner, "inner")
 
     shutil.rmtree(inner / ".git")
 
-    assert harness.listed(inner / "src") == {"inner"}
-    assert harness.listed(outer) == {"outer"}
+    assert harness.list_titles(inner / "src") == {"inner"}
+    assert harness.list_titles(outer) == {"outer"}
     assert harness.open(inner / "src").worktree == str(inner)
 
 
-def test_another_repository_put_in_the_old_place_is_not_mistaken_for_it(
+def test_another_repository_in_the_old_path_is_not_mistaken_for_it(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     repository = init(tmp_path / "loom")
-    harness.work(repository, "one")
-    target = moved_and_replaced(repository)
-    harness.work(repository, "two")
+    harness.add_sessions(repository, "one")
+    target = move_and_replace(repository)
+    harness.add_sessions(repository, "two")
 
-    assert harness.listed(repository) == {"two"}
-    assert harness.listed(target) == {"one"}
+    assert harness.list_titles(repository) == {"two"}
+    assert harness.list_titles(target) == {"one"}
 
 
 # --- clones and copies ---
@@ -420,33 +420,31 @@ def test_another_repository_put_in_the_old_place_is_not_mistaken_for_it(
 def test_two_live_clones_keep_their_sessions_apart(harness: ProjectHarness, tmp_path: Path) -> None:
     first = init(tmp_path / "first")
     second = clone(first, tmp_path / "second")
-    harness.work(first, "one")
-    harness.work(second, "two")
+    harness.add_sessions(first, "one")
+    harness.add_sessions(second, "two")
 
-    assert harness.listed(first) == {"one"}
-    assert harness.listed(second) == {"two"}
+    assert harness.list_titles(first) == {"one"}
+    assert harness.list_titles(second) == {"two"}
     root, own = (harness.open(place).project.id for place in (first, second))
     assert root == run(first, "rev-parse", "HEAD")
     assert (second / ".git" / "opencode").read_text() == own != root
 
 
-def test_a_copy_with_its_id_file_becomes_a_project_of_its_own(
-    harness: ProjectHarness, tmp_path: Path
-) -> None:
+def test_a_copy_with_its_id_file_becomes_a_separate_project(harness: ProjectHarness, tmp_path: Path) -> None:
     first = init(tmp_path / "first")
-    harness.work(first, "one")
+    harness.add_sessions(first, "one")
     second, third = tmp_path / "second", tmp_path / "third"
     shutil.copytree(first, second)
-    harness.work(second, "two")
+    harness.add_sessions(second, "two")
     shutil.copytree(second, third)
-    harness.work(third, "three")
+    harness.add_sessions(third, "three")
 
-    assert [harness.listed(place) for place in (first, second, third)] == [{"one"}, {"two"}, {"three"}]
+    assert [harness.list_titles(place) for place in (first, second, third)] == [{"one"}, {"two"}, {"three"}]
     shutil.rmtree(first)
-    assert [harness.listed(place) for place in (second, third)] == [{"two"}, {"three"}]
+    assert [harness.list_titles(place) for place in (second, third)] == [{"two"}, {"three"}]
 
 
-def test_clones_that_opencode_mixed_are_sorted_out_by_directory(
+def test_clones_that_opencode_mixed_are_separated_by_directory(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     first = init(tmp_path / "first")
@@ -461,68 +459,66 @@ def test_clones_that_opencode_mixed_are_sorted_out_by_directory(
         id=ProjectID(root), worktree=str(second), vcs="git", time=time
     )
 
-    assert harness.listed(first) == {"first"}
-    assert harness.listed(second) == {"second", "deeper"}
+    assert harness.list_titles(first) == {"first"}
+    assert harness.list_titles(second) == {"second", "deeper"}
     assert harness.open(second).project.id == root
 
 
-def test_a_place_that_was_given_away_does_not_take_an_id_twice(
-    harness: ProjectHarness, tmp_path: Path
-) -> None:
+def test_a_reused_path_does_not_get_an_id_twice(harness: ProjectHarness, tmp_path: Path) -> None:
     first = init(tmp_path / "first")
-    harness.work(first, "one")
+    harness.add_sessions(first, "one")
     second = clone(first, tmp_path / "second")
-    harness.work(second, "two")
+    harness.add_sessions(second, "two")
     elsewhere = second.rename(tmp_path / "elsewhere")
-    assert harness.listed(elsewhere) == {"two"}
+    assert harness.list_titles(elsewhere) == {"two"}
 
     clone(first, second)
-    harness.work(second, "three")
+    harness.add_sessions(second, "three")
 
-    assert harness.listed(second) == {"three"}
-    assert harness.listed(elsewhere) == {"two"}
-    assert harness.listed(first) == {"one"}
+    assert harness.list_titles(second) == {"three"}
+    assert harness.list_titles(elsewhere) == {"two"}
+    assert harness.list_titles(first) == {"one"}
 
 
-def test_a_linked_worktree_of_a_second_clone_takes_back_what_opencode_records_under_the_root(
+def test_a_linked_worktree_of_a_second_clone_reclaims_sessions_recorded_under_the_root(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     first = init(tmp_path / "first")
-    harness.work(first, "one")
+    harness.add_sessions(first, "one")
     second, linked = clone(first, tmp_path / "second"), tmp_path / "linked"
-    harness.work(second, "two")
+    harness.add_sessions(second, "two")
     run(second, "worktree", "add", "-q", str(linked))
-    harness.work(linked, "three")
+    harness.add_sessions(linked, "three")
     # OpenCode reads no id file in a linked worktree, and goes by the root commit.
     harness.record(run(first, "rev-parse", "HEAD"), "four", linked)
 
-    assert harness.listed(linked) == {"two", "three", "four"}
-    assert harness.listed(first) == {"one"}
+    assert harness.list_titles(linked) == {"two", "three", "four"}
+    assert harness.list_titles(first) == {"one"}
 
 
 # --- submodules, bare repositories, odd ones ---
 
 
-def test_a_submodule_is_a_project_of_its_own_with_its_own_directory(
+def test_a_submodule_is_a_separate_project_with_its_own_directory(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     library, outer = init(tmp_path / "library", commit="library"), init(tmp_path / "outer")
     run(outer, "submodule", "add", "-q", str(library), "sub")
     root = run(library, "rev-parse", "HEAD")
     shutil.rmtree(library)
-    harness.work(outer, "outer")
-    harness.work(outer / "sub", "sub")
+    harness.add_sessions(outer, "outer")
+    harness.add_sessions(outer / "sub", "sub")
 
     place = harness.open(outer / "sub")
 
     assert place.worktree == place.project.worktree == str(outer / "sub")
     assert (place.project.id, place.project.sandboxes) == (root, ())
-    assert harness.listed(outer / "sub") == {"sub"}
-    assert harness.listed(outer) == {"outer"}
+    assert harness.list_titles(outer / "sub") == {"sub"}
+    assert harness.list_titles(outer) == {"outer"}
     assert (outer / ".git" / "modules" / "sub" / "opencode").read_text() == root
 
 
-def test_opencodes_wrong_record_of_a_submodule_is_known_as_ours(
+def test_the_wrong_record_of_opencode_for_a_submodule_is_recognised(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     library, outer = init(tmp_path / "library", commit="library"), init(tmp_path / "outer")
@@ -535,11 +531,11 @@ def test_opencodes_wrong_record_of_a_submodule_is_known_as_ours(
     )
     harness.record(root, "sub", outer / "sub")
 
-    assert harness.listed(outer / "sub") == {"sub"}
+    assert harness.list_titles(outer / "sub") == {"sub"}
     assert harness.open(outer / "sub").project.worktree == str(outer / "sub")
 
 
-def test_worktrees_of_a_bare_repository_share_it_and_strangers_beside_it_do_not(
+def test_worktrees_of_a_bare_repository_share_a_project_and_neighbours_do_not(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     source, bare = init(tmp_path / "source"), tmp_path / "bare.git"
@@ -547,42 +543,40 @@ def test_worktrees_of_a_bare_repository_share_it_and_strangers_beside_it_do_not(
     shutil.rmtree(source)
     for name in ("one", "two"):
         run(bare, "worktree", "add", "-q", "-b", name, str(tmp_path / name))
-        harness.work(tmp_path / name, name)
+        harness.add_sessions(tmp_path / name, name)
 
-    assert harness.listed(tmp_path / "one") == harness.listed(tmp_path / "two") == {"one", "two"}
+    assert harness.list_titles(tmp_path / "one") == harness.list_titles(tmp_path / "two") == {"one", "two"}
     assert harness.open(tmp_path / "one").project.worktree == str(bare)
-    assert harness.listed(bare) == {"one", "two"}
+    assert harness.list_titles(bare) == {"one", "two"}
     assert harness.open(tmp_path).project.id == GLOBAL_PROJECT
 
 
-def test_a_repository_whose_git_directory_is_elsewhere_may_be_moved(
+def test_a_repository_with_a_separate_git_directory_may_be_moved(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     where = tmp_path / "loom"
     where.mkdir()
     run(where, "init", "-q", f"--separate-git-dir={tmp_path / 'loom.git'}")
     run(where, "commit", "-q", "--allow-empty", "-m", "one")
-    harness.work(where, "one")
+    harness.add_sessions(where, "one")
 
     target = where.rename(tmp_path / "moved")
 
-    assert harness.listed(target) == {"one"}
+    assert harness.list_titles(target) == {"one"}
     assert harness.open(target).project.worktree == str(target)
 
 
-def test_a_linked_worktree_whose_repository_moved_away_stays_with_it(
-    harness: ProjectHarness, tmp_path: Path
-) -> None:
+def test_a_linked_worktree_follows_its_moved_repository(harness: ProjectHarness, tmp_path: Path) -> None:
     repository, linked = init(tmp_path / "loom"), tmp_path / "linked"
     run(repository, "worktree", "add", "-q", str(linked))
-    harness.work(repository, "one")
-    harness.work(linked, "two")
+    harness.add_sessions(repository, "one")
+    harness.add_sessions(linked, "two")
 
     target = repository.rename(tmp_path / "moved")
 
-    assert harness.listed(linked) == {"one", "two"}
-    assert harness.listed(target) == {"one", "two"}
-    assert harness.listed(linked) == {"one", "two"}
+    assert harness.list_titles(linked) == {"one", "two"}
+    assert harness.list_titles(target) == {"one", "two"}
+    assert harness.list_titles(linked) == {"one", "two"}
 
 
 def test_an_empty_git_directory_is_a_repository_without_commits(
@@ -599,25 +593,27 @@ def test_an_empty_git_directory_is_a_repository_without_commits(
     )
 
 
-def test_without_git_the_id_file_or_the_place_still_tells(harness: ProjectHarness, tmp_path: Path) -> None:
+def test_without_git_the_id_file_or_the_path_identifies_the_project(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     repository, fresh = init(tmp_path / "loom"), init(tmp_path / "fresh", commit="fresh")
-    harness.work(repository, "one")
+    harness.add_sessions(repository, "one")
     harness.git = NoGit()
 
-    assert harness.listed(repository) == {"one"}
+    assert harness.list_titles(repository) == {"one"}
     (repository / ".git" / "opencode").unlink()
-    assert harness.listed(repository) == {"one"}
+    assert harness.list_titles(repository) == {"one"}
     assert harness.open(fresh).project.id == GLOBAL_PROJECT
 
 
-def test_what_was_done_while_git_was_missing_is_adopted_when_it_is_back(
+def test_sessions_made_while_git_was_missing_are_adopted_later(
     harness: ProjectHarness, tmp_path: Path
 ) -> None:
     repository, git = init(tmp_path / "loom"), harness.git
     harness.git = NoGit()
-    harness.work(repository, "one")
+    harness.add_sessions(repository, "one")
 
     harness.git = git
 
-    assert harness.listed(repository) == {"one"}
-    assert harness.listed(tmp_path) == set()
+    assert harness.list_titles(repository) == {"one"}
+    assert harness.list_titles(tmp_path) == set()

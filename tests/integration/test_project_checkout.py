@@ -36,12 +36,12 @@ def repository(tmp_path: Path) -> Path:
     return where
 
 
-def test_a_plain_directory_is_in_no_checkout(tmp_path: Path) -> None:
+def test_a_plain_directory_is_not_in_a_checkout(tmp_path: Path) -> None:
     assert find_checkout(f"{tmp_path}/") == Checkout(directory=str(tmp_path))
     assert find_checkout(str(tmp_path), fake_vcs="git") == Checkout(directory=str(tmp_path), fake_vcs="git")
 
 
-def test_a_directory_deep_in_a_checkout_knows_its_top(repository: Path) -> None:
+def test_a_directory_in_a_checkout_finds_its_top(repository: Path) -> None:
     deep = repository / "src" / "deep"
     deep.mkdir(parents=True)
     (repository / ".git" / "opencode").write_text(f" {ROOT}\n")
@@ -57,7 +57,7 @@ def test_a_directory_deep_in_a_checkout_knows_its_top(repository: Path) -> None:
     )
 
 
-def test_a_linked_worktree_knows_the_main_checkout_and_reads_its_id(repository: Path, tmp_path: Path) -> None:
+def test_a_linked_worktree_finds_the_main_checkout_and_its_id(repository: Path, tmp_path: Path) -> None:
     run(repository, "worktree", "add", "-q", str(tmp_path / "linked"))
     (repository / ".git" / "opencode").write_text(ROOT)
 
@@ -73,7 +73,7 @@ def test_a_linked_worktree_knows_the_main_checkout_and_reads_its_id(repository: 
     )
 
 
-def test_a_linked_worktree_of_a_submodule_knows_the_submodule(repository: Path, tmp_path: Path) -> None:
+def test_a_linked_worktree_of_a_submodule_finds_the_submodule(repository: Path, tmp_path: Path) -> None:
     run(tmp_path, "init", "-q", "outer")
     run(tmp_path / "outer", "submodule", "add", "-q", str(repository), "sub")
     run(tmp_path / "outer" / "sub", "worktree", "add", "-q", str(tmp_path / "linked"))
@@ -90,7 +90,7 @@ def test_a_repositorys_configuration_may_name_its_checkout() -> None:
     assert read_core_worktree("\n" * 60_000) == ""
 
 
-def test_a_shallow_clone_says_so(repository: Path, tmp_path: Path) -> None:
+def test_a_shallow_clone_is_recognised(repository: Path, tmp_path: Path) -> None:
     run(repository, "commit", "-q", "--allow-empty", "-m", "two")
     run(tmp_path, "clone", "-q", "--depth=1", f"file://{repository}", "shallow")
 
@@ -111,7 +111,7 @@ def test_a_shallow_clone_says_so(repository: Path, tmp_path: Path) -> None:
         "x" * 100_000,
     ],
 )
-def test_a_git_file_that_leads_nowhere_is_not_sound(tmp_path: Path, content: str) -> None:
+def test_a_git_file_with_a_missing_target_is_invalid(tmp_path: Path, content: str) -> None:
     (tmp_path / ".git").write_text(content)
 
     at = find_checkout(str(tmp_path))
@@ -119,7 +119,7 @@ def test_a_git_file_that_leads_nowhere_is_not_sound(tmp_path: Path, content: str
     assert (at.top, at.is_valid, at.id) == (str(tmp_path), False, "")
 
 
-def test_a_git_pipe_does_not_keep_us_waiting(tmp_path: Path) -> None:
+def test_a_pipe_named_git_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
 
     assert not find_checkout(str(tmp_path)).is_valid
@@ -157,13 +157,13 @@ def test_only_git_can_be_faked(tmp_path: Path) -> None:
         b"f" * 1_000_000,
     ],
 )
-def test_a_silly_id_file_is_no_id(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_id_file_is_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "opencode").write_bytes(content)
 
     assert read_id(str(tmp_path)) == ""
 
 
-def test_an_id_file_that_is_no_file_is_no_id(tmp_path: Path) -> None:
+def test_an_id_file_that_is_not_a_regular_file_is_ignored(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(ROOT)
     for name in ("link", "pipe", "directory"):
@@ -175,7 +175,7 @@ def test_an_id_file_that_is_no_file_is_no_id(tmp_path: Path) -> None:
     assert [read_id(str(tmp_path / name)) for name in ("link", "pipe", "directory")] == ["", "", ""]
 
 
-def test_writing_an_id_replaces_a_planted_link_and_leaves_its_target_alone(tmp_path: Path) -> None:
+def test_writing_an_id_replaces_a_link_and_not_its_target(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("precious")
     (tmp_path / "opencode").symlink_to(target)
@@ -187,7 +187,7 @@ def test_writing_an_id_replaces_a_planted_link_and_leaves_its_target_alone(tmp_p
     assert read_id(str(tmp_path)) == ROOT
 
 
-def test_where_no_id_can_be_written_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_an_id_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "opencode" / "full").mkdir(parents=True)
 
     write_id(IdFile(common_dir=str(tmp_path), id=ProjectID(ROOT)))
@@ -203,7 +203,7 @@ def test_an_id_that_is_a_path_is_never_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_home_of_a_project_is_what_is_there_today(repository: Path, tmp_path: Path) -> None:
+def test_the_last_location_of_a_project_is_inspected(repository: Path, tmp_path: Path) -> None:
     (repository / ".git" / "opencode").write_text(ROOT)
     (tmp_path / "plain").mkdir()
     seen = LastSeen(worktree=str(repository), common_dir=str(repository / ".git"))

@@ -48,12 +48,12 @@ def info(answer: MessageWithParts) -> AssistantMessage:
     return answer.info
 
 
-def sent(harness: ServerProviderHarness) -> list[dict[str, Any]]:
+def get_sent_messages(harness: ServerProviderHarness) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = harness.server.requests[-1].body["messages"]
     return messages
 
 
-async def test_a_call_is_carried_out_and_its_result_sent_back_signed() -> None:
+async def test_a_call_runs_and_its_result_is_sent_back_signed() -> None:
     async with open_session() as (engine, harness):
         used = Usage(input=7, output=5, cache_read=40, cache_write=5)
         harness.play(
@@ -66,13 +66,13 @@ async def test_a_call_is_carried_out_and_its_result_sent_back_signed() -> None:
         assert (info(answer).finish, info(answer).error) == ("stop", None)
         assert info(answer).tokens == Tokens(input=7, output=5, cache=CacheTokens(read=40, write=5))
     kept = {"reasoningText": {"text": "hm, so \n", "signature": signature_of("hm, so \n")}}
-    assert sent(harness)[1]["content"][0] == {"reasoningContent": kept}
+    assert get_sent_messages(harness)[1]["content"][0] == {"reasoningContent": kept}
     assert harness.server.requests[0].path == (
         "/v1/model/eu.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream"
     )
 
 
-async def test_wrong_keys_are_refused_and_the_session_goes_on() -> None:
+async def test_wrong_keys_are_refused_and_the_session_continues() -> None:
     async with open_session(AwsKeys(id="AKIAOTHER", secret="wrong")) as (engine, harness):
         harness.play([Say(text="fine")])
         session = await engine.api.create_session(SessionInput(title="t"))
@@ -81,7 +81,7 @@ async def test_wrong_keys_are_refused_and_the_session_goes_on() -> None:
     assert "signature we calculated does not match" in failed.data.message
 
 
-async def test_keys_that_are_not_there_are_told() -> None:
+async def test_missing_keys_are_reported() -> None:
     missing = ProviderAuthError("amazon-bedrock", "no keys in the profile 'work'")
     async with open_session(missing) as (engine, harness):
         session = await engine.api.create_session(SessionInput(title="t"))

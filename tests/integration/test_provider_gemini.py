@@ -31,12 +31,12 @@ async def open_session(
         yield engine, harness
 
 
-def sent(harness: ServerProviderHarness, number: int) -> list[dict[str, Any]]:
+def get_sent_contents(harness: ServerProviderHarness, number: int) -> list[dict[str, Any]]:
     contents: list[dict[str, Any]] = harness.server.requests[number].body["contents"]
     return contents
 
 
-async def test_calls_and_their_signature_go_back_as_they_came() -> None:
+async def test_calls_and_their_signatures_are_sent_back_unchanged() -> None:
     async with open_session(ids=True) as (engine, harness):
         harness.play(
             [
@@ -49,7 +49,7 @@ async def test_calls_and_their_signature_go_back_as_they_came() -> None:
         )
         session = await engine.api.create_session(SessionInput())
         answer = await engine.api.prompt(session.id, text_prompt("say hi"))
-    [asked, model_turn, answered] = sent(harness, 1)
+    [asked, model_turn, answered] = get_sent_contents(harness, 1)
     signature = model_turn["parts"][1]["thoughtSignature"]
     assert asked == HI
     assert model_turn == {
@@ -84,13 +84,13 @@ async def test_without_ids_calls_are_matched_by_name_and_order() -> None:
         )
         session = await engine.api.create_session(SessionInput())
         await engine.api.prompt(session.id, text_prompt("say hi"))
-    assert sent(harness, 1)[-1]["parts"] == [
+    assert get_sent_contents(harness, 1)[-1]["parts"] == [
         {"functionResponse": {"name": "echo", "response": {"output": "hi"}}},
         {"functionResponse": {"name": "echo", "response": {"output": "ho"}}},
     ]
 
 
-async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
+async def test_a_session_continues_after_an_answer_that_broke_off() -> None:
     async with open_session() as (engine, harness):
         harness.play([Say(text="One"), Fail(message="boom")], [Say(text="Here I am.")])
         session = await engine.api.create_session(SessionInput())
@@ -101,10 +101,10 @@ async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
     assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
     assert isinstance(whole.info, AssistantMessage)
     assert whole.info.error is None
-    assert sent(harness, 1) == [HI, {"role": "user", "parts": [{"text": "again"}]}]
+    assert get_sent_contents(harness, 1) == [HI, {"role": "user", "parts": [{"text": "again"}]}]
 
 
-async def test_an_answer_that_is_filtered_says_so() -> None:
+async def test_a_filtered_answer_has_its_own_finish_reason() -> None:
     async with open_session() as (engine, harness):
         harness.play([End(reason="content-filter", usage=Usage(input=1))])
         session = await engine.api.create_session(SessionInput())

@@ -76,7 +76,7 @@ def auth_file() -> Path:
     return Path(os.environ["XDG_DATA_HOME"]) / "opencode" / "auth.json"
 
 
-def stored(path: Path) -> Any:
+def read_logins(path: Path) -> Any:
     if not path.exists():
         return {}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -91,11 +91,9 @@ def store(path: Path, entries: dict[str, Any]) -> None:
 # --- a plugin's ---
 
 
-async def test_a_plugin_says_how_one_logs_in_and_what_comes_of_it_is_stored(
-    project: Project, auth_file: Path
-) -> None:
+async def test_a_plugin_defines_a_login_and_its_result_is_stored(project: Project, auth_file: Path) -> None:
     project.plugin("acme", ACME)
-    async with open_directory(project.opening()) as app:
+    async with open_directory(project.options()) as app:
         there = app.configuration
         methods = await there.list_auth_methods()
         begun = await there.authorize("acme", 0, inputs={"as": "ada"})
@@ -109,7 +107,7 @@ async def test_a_plugin_says_how_one_logs_in_and_what_comes_of_it_is_stored(
         assert begun == LoginInstructions(
             url="https://login.acme.test/?as=ada", method="code", instructions="Bring the code."
         )
-        assert stored(auth_file) == {
+        assert read_logins(auth_file) == {
             "acme": {"type": "oauth", "refresh": "r", "access": "a-42", "expires": 12, "accountId": "me"}
         }
         with pytest.raises(InvalidInputError, match="no such login with acme was begun"):
@@ -129,16 +127,16 @@ async def test_a_login_that_fails_says_why_and_stores_nothing(
     project: Project, auth_file: Path, code: str, error: type[Exception], words: str
 ) -> None:
     project.plugin("acme", ACME)
-    async with open_directory(project.opening()) as app:
+    async with open_directory(project.options()) as app:
         await app.configuration.authorize("acme", 0)
         with pytest.raises(error, match=words):
             await app.configuration.finish_authorizing("acme", 0, code=code)
-        assert stored(auth_file) == {}
+        assert read_logins(auth_file) == {}
 
 
-async def test_what_is_not_there_cannot_be_begun(project: Project) -> None:
+async def test_an_invalid_login_method_cannot_be_started(project: Project) -> None:
     project.plugin("acme", ACME)
-    async with open_directory(project.opening()) as app:
+    async with open_directory(project.options()) as app:
         there = app.configuration
         for place, words in ((1, "does not use a browser"), (2, "there are 2"), (-1, "there are 2")):
             with pytest.raises(InvalidInputError, match=words):
@@ -147,15 +145,15 @@ async def test_what_is_not_there_cannot_be_begun(project: Project) -> None:
             await there.authorize("anthropic", 0)
 
 
-async def test_a_declaration_that_makes_no_sense_costs_the_plugin_its_logins_alone(project: Project) -> None:
+async def test_an_invalid_login_declaration_disables_only_the_logins_of_the_plugin(project: Project) -> None:
     project.plugin("acme", ACME.replace('provider="acme"', 'provider="../acme"'))
-    async with open_directory(project.opening()) as app:
+    async with open_directory(project.options()) as app:
         assert "../acme" not in await app.configuration.list_auth_methods()
     assert any("not the name of a provider" in str(said) for said in project.warnings)
 
 
 @pytest.mark.parametrize("url", ["", "file:///etc/passwd", "javascript:alert(1)", "https://a b", 3])
-async def test_an_address_that_nobody_should_open_is_not_given_out(url: Any) -> None:
+async def test_an_unsafe_login_address_is_not_shown(url: Any) -> None:
     def begin(_: Any) -> Authorized:
         return Authorized(url=url, callback=lambda _: None)
 
@@ -167,27 +165,27 @@ async def test_an_address_that_nobody_should_open_is_not_given_out(url: Any) -> 
 
 
 async def test_a_login_that_never_begins_is_given_up() -> None:
-    async def never(_: Any) -> Authorized:
+    async def never_authorize(_: Any) -> Authorized:
         await asyncio.Event().wait()
         raise AssertionError
 
-    clock, method = HandClock(), OAuthMethod(label="x", authorize=never)
+    clock, method = HandClock(), OAuthMethod(label="x", authorize=never_authorize)
     async with open_worker("x") as worker, asyncio.TaskGroup() as tasks:
         login = to_plugin_login(worker, PluginAuth(provider="x", methods=(method,)), clock)
-        waiting = tasks.create_task(_raised(login.authorize(method, {})))
+        waiting = tasks.create_task(_expect_error(login.authorize(method, {})))
         while not waiting.done():
             clock.turn(10_000)
             await asyncio.sleep(0)
         assert "not over within 30 seconds" in str(waiting.result())
 
 
-async def _raised(work: Any) -> Exception:
+async def _expect_error(work: Any) -> Exception:
     with pytest.raises(ProviderAuthError) as caught:
         await work
     return caught.value
 
 
-def test_of_a_module_what_declares_a_login_is_found_once() -> None:
+def test_a_login_declared_in_a_module_is_found_once() -> None:
     auth = PluginAuth(provider="acme")
     assert list_auths({"A": auth, "B": auth, "other": 3}) == [auth]
 
@@ -206,7 +204,7 @@ CHAT = Answer(
 )
 
 
-async def test_what_a_login_brings_is_what_models_are_asked_with(project: Project, auth_file: Path) -> None:
+async def test_requests_to_models_use_the_login(project: Project, auth_file: Path) -> None:
     with open_web({"/v1/chat/completions": CHAT}) as web:
         project.plugin(
             "acme",
@@ -232,7 +230,7 @@ async def test_what_a_login_brings_is_what_models_are_asked_with(project: Projec
         project.configure(provider={"acme": {"npm": "@ai-sdk/openai-compatible", "models": models}})
         login = {"type": "oauth", "refresh": "r", "access": "token", "expires": 0, "accountId": "me"}
         store(auth_file, {"acme": login})
-        async with open_directory(project.opening()) as app:
+        async with open_directory(project.options()) as app:
             session = await app.create_session(SessionInput(title="t"))
             for _ in range(2):
                 asked = PromptInput(
@@ -254,7 +252,7 @@ def own_plugin(code: str) -> None:
     path.write_text(dedent(code))
 
 
-def test_a_login_over_http(tmp_path: Path, auth_file: Path) -> None:
+def test_a_login_works_over_http(tmp_path: Path, auth_file: Path) -> None:
     own_plugin(ACME)
     with serve_project(tmp_path) as server:
         assert [each["type"] for each in server.get("/provider/auth")["acme"]] == ["oauth", "api"]
@@ -270,7 +268,7 @@ def test_a_login_over_http(tmp_path: Path, auth_file: Path) -> None:
             "InvalidInputError",
         )
         assert server.post(callback, {"method": 0, "code": "7"}) is True
-        assert stored(auth_file)["acme"]["access"] == "a-7"
+        assert read_logins(auth_file)["acme"]["access"] == "a-7"
         assert server.get_refusal(server.client.post(callback, json={"method": 0.5})) == (
             400,
             "InvalidInputError",
@@ -280,7 +278,7 @@ def test_a_login_over_http(tmp_path: Path, auth_file: Path) -> None:
         assert server.get_refusal(refused) == (502, "ProviderAuthError")
 
 
-def test_the_command_names_the_address_and_takes_the_code(
+def test_the_command_prints_the_address_and_reads_the_code(
     tmp_path: Path,
     auth_file: Path,
     capsys: pytest.CaptureFixture[str],
@@ -293,7 +291,7 @@ def test_the_command_names_the_address_and_takes_the_code(
     said = capsys.readouterr()
     assert "https://login.acme.test/" in said.err
     assert "a-9" not in said.out + said.err
-    assert stored(auth_file)["acme"]["access"] == "a-9"
+    assert read_logins(auth_file)["acme"]["access"] == "a-9"
 
 
 # --- GitHub's ---
@@ -324,11 +322,11 @@ PENDING = {"error": "authorization_pending"}
 TOKEN = "/login/oauth/access_token"
 
 
-def hub(*turns: dict[str, Any]) -> Turns:
+def pages(*turns: dict[str, Any]) -> Turns:
     return Turns({"/login/device/code": Answer(json.dumps(DEVICE).encode())}, TOKEN, *turns)
 
 
-class Impatient(InstantClock):
+class PiecewiseClock(InstantClock):
     """A clock that does not wait, except that deadlines are counted in pieces."""
 
     def __init__(self) -> None:
@@ -342,7 +340,7 @@ class Impatient(InstantClock):
         await super().sleep(seconds)
 
 
-async def logged_in(web: Web, clock: Impatient, **options: str) -> tuple[Authorized, Any]:
+async def log_in_to_copilot(web: Web, clock: PiecewiseClock, **options: str) -> tuple[Authorized, Any]:
     said = {"github-copilot": {"options": {"clientId": "Iv1.test", **options}}}
     (login,) = list_built_in_logins(msgspec.convert({"provider": said}, Config), clock)
     (method,) = login.auth.methods
@@ -351,10 +349,10 @@ async def logged_in(web: Web, clock: Impatient, **options: str) -> tuple[Authori
     return begun, await login.finish(begun, None)
 
 
-async def test_github_is_asked_as_often_as_it_says_until_the_code_was_typed_in() -> None:
-    clock = Impatient()
-    with open_web(hub(PENDING, {"error": "slow_down", "interval": 12}, {"access_token": "gho_x"})) as web:
-        begun, auth = await logged_in(web, clock)
+async def test_github_is_polled_at_its_interval_until_the_code_was_entered() -> None:
+    clock = PiecewiseClock()
+    with open_web(pages(PENDING, {"error": "slow_down", "interval": 12}, {"access_token": "gho_x"})) as web:
+        begun, auth = await log_in_to_copilot(web, clock)
 
         assert (begun.url, begun.instructions) == ("https://github.com/login/device", "Enter code: ABCD-1234")
         host = web.url.removeprefix("http://")
@@ -378,19 +376,19 @@ async def test_github_is_asked_as_often_as_it_says_until_the_code_was_typed_in()
         (PENDING, "which has expired"),
     ],
 )
-async def test_a_login_at_github_that_does_not_come_about_says_so(turn: dict[str, Any], words: str) -> None:
-    with open_web(hub(turn)) as web, pytest.raises(ProviderAuthError, match=words):
-        await logged_in(web, Impatient())
+async def test_a_failed_login_at_github_is_reported(turn: dict[str, Any], words: str) -> None:
+    with open_web(pages(turn)) as web, pytest.raises(ProviderAuthError, match=words):
+        await log_in_to_copilot(web, PiecewiseClock())
 
 
-async def test_without_an_application_of_its_own_weft_does_not_go_by_anothers_name() -> None:
+async def test_without_its_own_application_weft_does_not_use_that_of_another_program() -> None:
     with open_web({}) as web:
         with pytest.raises(ProviderAuthError, match=r"provider.github-copilot.options.clientId"):
-            await logged_in(web, Impatient(), clientId="")
+            await log_in_to_copilot(web, PiecewiseClock(), clientId="")
         assert web.requests == []
 
 
-def test_an_address_of_a_company_is_taken_however_it_is_typed() -> None:
+def test_the_address_of_a_company_is_accepted_in_any_form() -> None:
     assert parse_server("") == "https://github.com"
     assert (
         parse_server(" company.ghe.com ")
@@ -410,7 +408,9 @@ sys.exit(main())
 """
 
 
-def test_at_a_terminal_one_chooses_the_way_and_answers_what_is_asked(tmp_path: Path, auth_file: Path) -> None:
+def test_at_a_terminal_the_person_chooses_a_method_and_answers_its_questions(
+    tmp_path: Path, auth_file: Path
+) -> None:
     own_plugin(ACME)
     screen, line = pty.openpty()
     command = [sys.executable, "-c", AT_TERMINAL, "auth", "login", "acme", "--dir", str(tmp_path)]
@@ -423,7 +423,7 @@ def test_at_a_terminal_one_chooses_the_way_and_answers_what_is_asked(tmp_path: P
     os.close(screen)
     assert "https://login.acme.test/?as=ada" in said.decode()
     assert child.returncode == 0
-    assert stored(auth_file)["acme"]["access"] == "a-5"
+    assert read_logins(auth_file)["acme"]["access"] == "a-5"
 
 
 def read_until(screen: int, words: bytes) -> bytes:

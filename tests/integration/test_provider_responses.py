@@ -31,13 +31,13 @@ async def open_session() -> AsyncIterator[tuple[Engine, ServerProviderHarness]]:
         yield engine, harness
 
 
-def sent(harness: ServerProviderHarness, number: int) -> list[dict[str, Any]]:
+def get_sent_items(harness: ServerProviderHarness, number: int) -> list[dict[str, Any]]:
     """Return the items of a request, without the system prompt."""
     items: list[dict[str, Any]] = harness.server.requests[number].body["input"]
     return [item for item in items if item.get("role") != "developer"]
 
 
-async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
+async def test_a_thought_and_a_call_are_sent_back_unchanged() -> None:
     async with open_session() as (engine, harness):
         harness.play(
             [
@@ -50,10 +50,10 @@ async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
         session = await engine.api.create_session(SessionInput())
         answer = await engine.api.prompt(session.id, text_prompt("say hi"))
         [_, first, last] = await engine.api.list_messages(session.id)
-    thought, call = _one(first.parts, ReasoningPart), _one(first.parts, ToolPart)
+    thought, call = _only_part(first.parts, ReasoningPart), _only_part(first.parts, ToolPart)
     assert thought.metadata is not None
-    assert sent(harness, 0) == [HI]
-    assert sent(harness, 1) == [
+    assert get_sent_items(harness, 0) == [HI]
+    assert get_sent_items(harness, 1) == [
         HI,
         {
             "type": "reasoning",
@@ -76,7 +76,7 @@ async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
     assert (used.input, used.output, used.reasoning, used.cache.read) == (7, 3, 2, 40)
 
 
-async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
+async def test_a_session_continues_after_an_answer_that_broke_off() -> None:
     async with open_session() as (engine, harness):
         harness.play(
             [Think(text="Let me see."), Say(text="One"), Fail(message="boom")],
@@ -90,22 +90,25 @@ async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
     assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
     assert isinstance(whole.info, AssistantMessage)
     assert whole.info.error is None
-    assert sent(harness, 1) == [HI, {"role": "user", "content": [{"type": "input_text", "text": "again"}]}]
+    assert get_sent_items(harness, 1) == [
+        HI,
+        {"role": "user", "content": [{"type": "input_text", "text": "again"}]},
+    ]
 
 
-async def test_arguments_that_are_not_json_come_back_as_a_result_and_not_as_a_broken_session() -> None:
+async def test_arguments_that_are_not_json_become_an_error_result() -> None:
     async with open_session() as (engine, harness):
         harness.play([UseTool(tool="echo", raw='{"words": "h')], [Say(text="I see.")])
         session = await engine.api.create_session(SessionInput())
         answer = await engine.api.prompt(session.id, text_prompt("say hi"))
     assert isinstance(answer.info, AssistantMessage)
     assert answer.info.error is None
-    call, result = sent(harness, 1)[1:]
+    call, result = get_sent_items(harness, 1)[1:]
     assert (call["type"], result["type"]) == ("function_call", "function_call_output")
     assert result["call_id"] == call["call_id"]
 
 
-async def test_an_answer_cut_by_its_limit_is_kept() -> None:
+async def test_an_answer_truncated_by_its_limit_is_kept() -> None:
     async with open_session() as (engine, harness):
         harness.play([Say(text="As far as"), End(reason="length", usage=Usage(input=1, output=2))])
         session = await engine.api.create_session(SessionInput())
@@ -114,6 +117,6 @@ async def test_an_answer_cut_by_its_limit_is_kept() -> None:
     assert (answer.info.finish, answer.info.tokens) == ("length", Tokens(input=1, output=2))
 
 
-def _one(parts: Any, kind: type[T]) -> T:
+def _only_part(parts: Any, kind: type[T]) -> T:
     [found] = [part for part in parts if isinstance(part, kind)]
     return found

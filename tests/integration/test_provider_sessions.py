@@ -48,17 +48,17 @@ def info(answer: MessageWithParts) -> AssistantMessage:
     return answer.info
 
 
-def words(answer: MessageWithParts) -> str:
+def text_of(answer: MessageWithParts) -> str:
     return "".join(part.text for part in answer.parts if isinstance(part, TextPart))
 
 
-def sent(harness: ServerProviderHarness) -> list[dict[str, Any]]:
+def get_sent_messages(harness: ServerProviderHarness) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = harness.server.requests[-1].body["messages"]
     return messages
 
 
 @pytest.mark.parametrize("wire", SPEAKING)
-async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None:
+async def test_a_call_runs_and_its_result_is_sent_back(wire: str) -> None:
     async with open_session(wire) as (engine, harness):
         harness.play(
             [Think(text="hm, so \n"), Say(text="I call."), UseTool(tool="echo", input={"words": "hi"})],
@@ -70,17 +70,21 @@ async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None
         session = await engine.api.create_session(SessionInput(title="t"))
         answer = await engine.api.prompt(session.id, text_prompt("go"))
 
-        assert (words(answer), info(answer).finish, info(answer).cost) == ("It said hi.", "stop", Decimal(0))
+        assert (text_of(answer), info(answer).finish, info(answer).cost) == (
+            "It said hi.",
+            "stop",
+            Decimal(0),
+        )
         assert info(answer).tokens == Tokens(
             input=7, output=3, reasoning=2, cache=CacheTokens(read=40, write=5)
         )
-        assert "hi" in str(sent(harness)[-1])
+        assert "hi" in str(get_sent_messages(harness)[-1])
     if wire == "anthropic":
         thinking = {"type": "thinking", "thinking": "hm, so \n", "signature": signature_of("hm, so \n")}
-        assert sent(harness)[1]["content"][0] == thinking
+        assert get_sent_messages(harness)[1]["content"][0] == thinking
 
 
-async def test_another_model_takes_the_conversation_over() -> None:
+async def test_another_model_continues_the_conversation() -> None:
     store = MemoryStore()
     async with open_session("anthropic", store) as (engine, harness):
         harness.play([Think(text="hm"), UseTool(tool="echo", input={"words": "hi"})], [Say(text="there")])
@@ -91,17 +95,17 @@ async def test_another_model_takes_the_conversation_over() -> None:
             [Think(text="well"), UseTool(tool="echo", input={"words": "ho"})], [Say(text="and there")]
         )
         answer = await engine.api.prompt(session, text_prompt("and you?", model=to_ref(GPT)))
-        assert (words(answer), info(answer).error) == ("and there", None)
+        assert (text_of(answer), info(answer).error) == ("and there", None)
     async with open_session("anthropic", store) as (engine, harness):
         harness.play([Say(text="back")])
         answer = await engine.api.prompt(session, text_prompt("and now?", model=to_ref(CLAUDE)))
-        assert (words(answer), info(answer).error) == ("back", None)
-        kinds = [block["type"] for message in sent(harness) for block in message["content"]]
+        assert (text_of(answer), info(answer).error) == ("back", None)
+        kinds = [block["type"] for message in get_sent_messages(harness) for block in message["content"]]
         assert kinds.count("thinking") == 1
 
 
 @pytest.mark.parametrize("wire", SPEAKING)
-async def test_a_refusal_is_kept_and_the_session_goes_on(wire: str) -> None:
+async def test_a_refusal_is_stored_and_the_session_continues(wire: str) -> None:
     async with open_session(wire) as (engine, harness):
         harness.server.refuse(400, "no, because of this")
         harness.play([Say(text="fine")])
@@ -113,7 +117,7 @@ async def test_a_refusal_is_kept_and_the_session_goes_on(wire: str) -> None:
             400,
             False,
         )
-        assert words(await engine.api.prompt(session, text_prompt("again"))) == "fine"
+        assert text_of(await engine.api.prompt(session, text_prompt("again"))) == "fine"
 
 
 @pytest.mark.parametrize("wire", SPEAKING)

@@ -76,7 +76,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield opened
 
 
-async def test_an_agent_remembers_two_turns_and_goes_on_with_another_handle(tmp_path: Path) -> None:
+async def test_an_agent_remembers_two_turns_and_continues_with_another_handle(tmp_path: Path) -> None:
     agent = make_agent()
     async with open_store(tmp_path / "history", directory=tmp_path) as store:
         history = WeftHistory(await store.session("support-42"))
@@ -92,7 +92,7 @@ async def test_an_agent_remembers_two_turns_and_goes_on_with_another_handle(tmp_
         assert again.output == "It is in Hamburg (11)."
 
 
-async def test_what_the_agent_did_is_readable_in_weft(tmp_path: Path) -> None:
+async def test_the_work_of_the_agent_is_readable_in_weft(tmp_path: Path) -> None:
     async with open_store(tmp_path / "history", directory=tmp_path) as store:
         session = await store.session("support-42")
         await WeftHistory(session).append((await make_agent().run("Where is order 42?")).new_messages())
@@ -116,7 +116,7 @@ async def test_what_the_agent_did_is_readable_in_weft(tmp_path: Path) -> None:
     assert "Be nice." not in shown
 
 
-async def test_a_run_of_the_test_model_comes_back_exactly(store: SessionStore) -> None:
+async def test_a_run_of_the_test_model_is_returned_exactly(store: SessionStore) -> None:
     agent = Agent(TestModel(), instructions="Say what the tools say.")
     tries: list[int] = []
 
@@ -159,7 +159,7 @@ MESSAGES: list[ModelMessage] = [
 ]
 
 
-async def test_messages_of_every_kind_come_back_as_the_adapter_reads_them(store: SessionStore) -> None:
+async def test_messages_of_every_kind_are_returned_as_the_adapter_reads_them(store: SessionStore) -> None:
     history = WeftHistory(await store.session())
     for message in MESSAGES:  # a result may be appended long after its call
         await history.append([message])
@@ -187,7 +187,9 @@ async def test_a_failed_call_is_shown_as_failed(store: SessionStore) -> None:
     assert isinstance(opened.state, parts.RunningState)
 
 
-async def test_a_fork_and_a_session_of_another_framework_are_histories_too(store: SessionStore) -> None:
+async def test_a_fork_and_a_session_of_another_framework_can_be_used_as_histories(
+    store: SessionStore,
+) -> None:
     session = await store.session()
     result = await make_agent().run("Where is order 42?")
     await WeftHistory(session).append(result.new_messages())

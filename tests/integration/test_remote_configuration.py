@@ -54,7 +54,7 @@ def age_copies() -> None:
         os.utime(copy, (0, 0))
 
 
-async def test_an_organisations_configuration_and_a_persons_addresses_reach_the_model_also_offline(
+async def test_remote_configuration_and_instructions_reach_the_model_even_offline(
     tmp_path: Path,
 ) -> None:
     project = make_project(tmp_path / "project")
@@ -87,7 +87,7 @@ async def test_an_organisations_configuration_and_a_persons_addresses_reach_the_
     assert f"{web.url}/.well-known/opencode: {failed}" in warnings
 
 
-async def test_an_organisation_that_was_never_reached_keeps_nobody_from_starting(tmp_path: Path) -> None:
+async def test_an_organisation_that_was_never_reached_does_not_prevent_starting(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     with open_web({}) as web:
         url = web.url
@@ -99,7 +99,7 @@ async def test_an_organisation_that_was_never_reached_keeps_nobody_from_starting
 
 
 @contextmanager
-def dripping() -> Iterator[str]:
+def serve_endless_headers() -> Iterator[str]:
     """A server that sends its headers one byte at a time, and never finishes."""
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -123,12 +123,12 @@ def dripping() -> Iterator[str]:
             thread.join()
 
 
-def test_a_server_that_never_comes_to_an_end_is_left() -> None:
-    with dripping() as url, pytest.raises(WebError, match=r"no whole answer within 0\.2 s"):
+def test_a_response_that_never_ends_is_given_up() -> None:
+    with serve_endless_headers() as url, pytest.raises(WebError, match=r"no whole answer within 0\.2 s"):
         fetch(url, seconds=0.2)
 
 
-def test_what_is_too_large_or_not_there_is_refused_and_a_redirect_is_followed() -> None:
+def test_a_large_or_missing_document_is_refused_and_a_redirect_is_followed() -> None:
     pages = {
         "/large": Answer(b"x" * 1001),
         "/small": Answer(b"x" * 1000),

@@ -32,7 +32,7 @@ from weft.session.steps import list_steps
 OTHER = ModelRef(provider_id="scripted", model_id="shuttle")
 
 
-class Cloth:
+class ReplayHarness:
     """An open engine, the session that it wove, and the scripts of its model."""
 
     def __init__(self, root: Path, api: LocalApi, provider: LoomProvider, session: SessionID) -> None:
@@ -57,17 +57,17 @@ class Cloth:
 
 
 @pytest.fixture
-async def cloth(tmp_path: Path) -> AsyncIterator[Cloth]:
+async def harness(tmp_path: Path) -> AsyncIterator[ReplayHarness]:
     """A repository in which nothing was woven yet."""
     provider, root = LoomProvider(make_scripts()), make_repository(tmp_path / "cloth")
     async with open_loom(root, provider) as api:
-        yield Cloth(root, api, provider, SessionID(""))
+        yield ReplayHarness(root, api, provider, SessionID(""))
 
 
-async def test_a_long_session_is_bisected_and_replayed(cloth: Cloth) -> None:
-    session = await weave(cloth.api)
-    before, trials = cloth.state(), cloth.api.trials
-    steps = list_steps(await cloth.api.list_messages(session))
+async def test_a_long_session_is_bisected_and_replayed(harness: ReplayHarness) -> None:
+    session = await weave(harness.api)
+    before, trials = harness.state(), harness.api.trials
+    steps = list_steps(await harness.api.list_messages(session))
     assert len(steps) == STEPS
 
     found = await trials.bisect(session, BisectInput(check=CHECK, seconds=60))
@@ -79,82 +79,88 @@ async def test_a_long_session_is_bisected_and_replayed(cloth: Cloth) -> None:
     assert "scale(2) is 6" in found.output
     assert len(found.runs) <= found.changes.bit_length() + 4
 
-    requests = len(cloth.provider.requests)
+    requests = len(harness.provider.requests)
     exact = await trials.replay(session, ReplayInput())
     assert (exact.divergence, exact.steps, exact.session) == (None, STEPS, None)
-    assert len(cloth.provider.requests) == requests, "recorded answers ask no model"
+    assert len(harness.provider.requests) == requests, "recorded answers ask no model"
 
     # Another model answers as before up to step 13, and differently from then on.
-    cloth.provider.scripts[f"shuttle: {PROMPTS[1]}"] = [(Say(text="I would rather not."),)]
+    harness.provider.scripts[f"shuttle: {PROMPTS[1]}"] = [(Say(text="I would rather not."),)]
     other = await trials.replay(session, ReplayInput(model=OTHER, tools="recorded"))
     assert other.divergence is not None
     assert (other.divergence.step, other.divergence.what) == (13, "call")
     assert "read" in other.divergence.one
     assert other.divergence.other == "I would rather not."
     assert other.session is not None
-    assert (await cloth.api.get_spending(other.session)).tree.steps == other.steps
+    assert (await harness.api.get_spending(other.session)).tree.steps == other.steps
 
-    assert cloth.state() == before
+    assert harness.state() == before
 
 
-async def test_a_part_of_a_session_is_replayed_with_the_files_of_then(cloth: Cloth) -> None:
-    cloth.provider.scripts["more"] = [(bash_call("cat one.txt; echo 2 >> one.txt"),), (Say(text="Done."),)]
-    session = await cloth.run(bash_call("echo 1 >> one.txt"))
+async def test_a_part_of_a_session_is_replayed_with_its_files_of_the_time(harness: ReplayHarness) -> None:
+    harness.provider.scripts["more"] = [(bash_call("cat one.txt; echo 2 >> one.txt"),), (Say(text="Done."),)]
+    session = await harness.run(bash_call("echo 1 >> one.txt"))
     for _ in range(2):
-        await cloth.api.prompt(session, prompt("more"))
+        await harness.api.prompt(session, prompt("more"))
     prompts = [
-        each.info.id for each in await cloth.api.list_messages(session) if isinstance(each.info, UserMessage)
+        each.info.id
+        for each in await harness.api.list_messages(session)
+        if isinstance(each.info, UserMessage)
     ]
-    answers = [step.info.id for step in list_steps(await cloth.api.list_messages(session))]
-    turn = await cloth.api.trials.replay(session, ReplayInput(start=prompts[1], end=prompts[1]))
+    answers = [step.info.id for step in list_steps(await harness.api.list_messages(session))]
+    turn = await harness.api.trials.replay(session, ReplayInput(start=prompts[1], end=prompts[1]))
     assert (turn.divergence, turn.recorded_steps, turn.steps) == (None, 2, 2)
-    step = await cloth.api.trials.replay(session, ReplayInput(start=prompts[2], end=answers[4]))
+    step = await harness.api.trials.replay(session, ReplayInput(start=prompts[2], end=answers[4]))
     assert (step.divergence, step.recorded_steps, step.steps) == (None, 1, 1)
 
 
-async def test_a_replay_names_the_step_whose_result_is_another_now(cloth: Cloth, tmp_path: Path) -> None:
+async def test_a_replay_names_the_step_whose_result_differs_now(
+    harness: ReplayHarness, tmp_path: Path
+) -> None:
     outside = tmp_path / "weather.txt"
     outside.write_text("rain\n")
-    session = await cloth.run(bash_call("echo dry > cloth.txt"), bash_call(f"cat {outside}"))
+    session = await harness.run(bash_call("echo dry > cloth.txt"), bash_call(f"cat {outside}"))
     outside.write_text("sun\n")
-    report = await cloth.api.trials.replay(session, ReplayInput())
+    report = await harness.api.trials.replay(session, ReplayInput())
     assert report.divergence is not None
     assert (report.divergence.step, report.divergence.what) == (1, "result")
     assert "rain" in report.divergence.one
     assert "sun" in report.divergence.other
 
 
-async def test_a_replay_writes_nothing_to_the_persons_files(cloth: Cloth) -> None:
-    target = cloth.root / "cloth.txt"
-    session = await cloth.run(write_call(str(target), "woven\n"))
+async def test_a_replay_does_not_change_the_persons_files(harness: ReplayHarness) -> None:
+    target = harness.root / "cloth.txt"
+    session = await harness.run(write_call(str(target), "woven\n"))
     target.write_text("my own\n")
-    report = await cloth.api.trials.replay(session, ReplayInput())
+    report = await harness.api.trials.replay(session, ReplayInput())
     assert report.divergence is None
     assert target.read_text() == "my own\n"
 
 
-async def test_another_model_with_recorded_results_ends_at_the_first_call_without_one(cloth: Cloth) -> None:
-    session = await cloth.run(bash_call("echo one"))
-    cloth.provider.scripts["shuttle: go"] = [
+async def test_a_replay_with_another_model_ends_at_the_first_call_without_a_recorded_result(
+    harness: ReplayHarness,
+) -> None:
+    session = await harness.run(bash_call("echo one"))
+    harness.provider.scripts["shuttle: go"] = [
         (bash_call("echo one"),),
         (bash_call("touch never"),),
         (Say(text="No."),),
     ]
-    report = await cloth.api.trials.replay(session, ReplayInput(model=OTHER, tools="recorded"))
+    report = await harness.api.trials.replay(session, ReplayInput(model=OTHER, tools="recorded"))
     assert report.divergence is not None
     assert (report.divergence.step, report.steps) == (2, 2)
     assert "touch never" in report.divergence.other
 
 
-async def test_another_model_with_real_tools_changes_only_the_scratch_worktree(cloth: Cloth) -> None:
-    session = await cloth.run(write_call("cloth.txt", "woven\n"))
-    cloth.provider.scripts["shuttle: go"] = [(write_call("cloth.txt", "knitted\n"),), (Say(text="Done."),)]
-    before = cloth.state()
-    report = await cloth.api.trials.replay(session, ReplayInput(model=OTHER))
+async def test_a_replay_with_real_tools_changes_only_the_scratch_worktree(harness: ReplayHarness) -> None:
+    session = await harness.run(write_call("cloth.txt", "woven\n"))
+    harness.provider.scripts["shuttle: go"] = [(write_call("cloth.txt", "knitted\n"),), (Say(text="Done."),)]
+    before = harness.state()
+    report = await harness.api.trials.replay(session, ReplayInput(model=OTHER))
     assert report.divergence is not None
     assert (report.divergence.step, report.divergence.what) == (1, "call")
     assert report.comparison.sessions[1].outcome == "finished"
-    assert cloth.state() == before
+    assert harness.state() == before
 
 
 @pytest.mark.parametrize(
@@ -169,51 +175,55 @@ async def test_another_model_with_real_tools_changes_only_the_scratch_worktree(c
         (ReplayInput(tools="recorded"), InvalidInputError, "compare the recording with itself"),
     ],
 )
-async def test_a_replay_that_cannot_begin_says_so_and_leaves_nothing(
-    cloth: Cloth, input: ReplayInput, error: type[Exception], said: str
+async def test_a_replay_that_cannot_start_says_so_and_leaves_nothing(
+    harness: ReplayHarness, input: ReplayInput, error: type[Exception], said: str
 ) -> None:
-    session = await cloth.run(bash_call("echo one > one.txt"))
-    before = cloth.state()
+    session = await harness.run(bash_call("echo one > one.txt"))
+    before = harness.state()
     with pytest.raises(error, match=said):
-        await cloth.api.trials.replay(session, input)
-    assert cloth.state() == before
+        await harness.api.trials.replay(session, input)
+    assert harness.state() == before
 
 
 # --- bisect ---
 
 
-async def test_a_check_that_passes_at_the_end_or_fails_at_the_beginning_has_no_culprit(cloth: Cloth) -> None:
-    session = await cloth.run(write_call("one.txt", "1\n"), write_call("two.txt", "2\n"))
-    good = await cloth.api.trials.bisect(session, BisectInput(check="true"))
-    bad = await cloth.api.trials.bisect(session, BisectInput(check="false"))
+async def test_a_check_that_passes_at_the_end_or_fails_at_the_beginning_blames_no_call(
+    harness: ReplayHarness,
+) -> None:
+    session = await harness.run(write_call("one.txt", "1\n"), write_call("two.txt", "2\n"))
+    good = await harness.api.trials.bisect(session, BisectInput(check="true"))
+    bad = await harness.api.trials.bisect(session, BisectInput(check="false"))
     assert [(each.verdict, each.culprit, len(each.runs)) for each in (good, bad)] == [
         ("good", None, 1),
         ("bad", None, 2),
     ]
 
 
-async def test_a_flaky_check_is_named(cloth: Cloth, tmp_path: Path) -> None:
-    session = await cloth.run(write_call("one.txt", "1\n"))
+async def test_a_flaky_check_is_named(harness: ReplayHarness, tmp_path: Path) -> None:
+    session = await harness.run(write_call("one.txt", "1\n"))
     counter = tmp_path / "counter"
     # It fails the first time it sees the file, and passes the second time.
     check = f"test ! -e one.txt || test -e {counter} || {{ touch {counter}; false; }}"
-    report = await cloth.api.trials.bisect(session, BisectInput(check=check))
+    report = await harness.api.trials.bisect(session, BisectInput(check=check))
     assert (report.verdict, report.culprit) == ("flaky", None)
 
 
-async def test_a_check_that_hangs_is_ended_and_named(cloth: Cloth) -> None:
-    session = await cloth.run(write_call("one.txt", "1\n"))
+async def test_a_check_that_hangs_is_ended_and_named(harness: ReplayHarness) -> None:
+    session = await harness.run(write_call("one.txt", "1\n"))
     check = "test ! -e one.txt || sleep 100"
-    report = await cloth.api.trials.bisect(session, BisectInput(check=check, seconds=1))
+    report = await harness.api.trials.bisect(session, BisectInput(check=check, seconds=3))
     assert report.verdict == "found"
     assert [run.outcome for run in report.runs] == ["hung", "passed", "hung", "passed"]
-    assert any("did not end within 1 s" in note for note in report.notes)
+    assert any("did not end within 3 s" in note for note in report.notes)
 
 
-async def test_a_check_that_writes_files_is_told_and_does_not_disturb_the_next_run(cloth: Cloth) -> None:
-    session = await cloth.run(write_call("one.txt", "1\n"), write_call("two.txt", "2\n"))
+async def test_a_check_that_writes_files_is_reported_and_does_not_disturb_the_next_run(
+    harness: ReplayHarness,
+) -> None:
+    session = await harness.run(write_call("one.txt", "1\n"), write_call("two.txt", "2\n"))
     check = "test ! -e two.txt; code=$?; test -e trace && exit 9; echo x > trace; echo y >> one.txt; rm -f check.py; exit $code"
-    report = await cloth.api.trials.bisect(session, BisectInput(check=check))
+    report = await harness.api.trials.bisect(session, BisectInput(check=check))
     assert (report.verdict, report.culprit and report.culprit.diff.splitlines()[0]) == (
         "found",
         "diff --git a/two.txt b/two.txt",
@@ -222,35 +232,35 @@ async def test_a_check_that_writes_files_is_told_and_does_not_disturb_the_next_r
 
 
 async def test_files_that_the_session_did_not_touch_are_those_of_its_time(
-    cloth: Cloth, monkeypatch: pytest.MonkeyPatch
+    harness: ReplayHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (cloth.root / "mine.txt").write_text("uncommitted\n")
-    session = await cloth.run(write_call("one.txt", "1\n"))
-    (cloth.root / "loom.py").write_text("later\n")
-    (cloth.root / "newer.txt").write_text("newer\n")
-    git(cloth.root, "add", "-A")
+    (harness.root / "mine.txt").write_text("uncommitted\n")
+    session = await harness.run(write_call("one.txt", "1\n"))
+    (harness.root / "loom.py").write_text("later\n")
+    (harness.root / "newer.txt").write_text("newer\n")
+    git(harness.root, "add", "-A")
     monkeypatch.setenv("GIT_COMMITTER_DATE", "2040-01-01T00:00:00Z")
-    git(cloth.root, "commit", "-qm", "Later work")
+    git(harness.root, "commit", "-qm", "Later work")
     check = "grep -q uncommitted mine.txt && grep -q 'thread \\* 2' loom.py && test ! -e newer.txt && test ! -e one.txt"
-    report = await cloth.api.trials.bisect(session, BisectInput(check=check))
+    report = await harness.api.trials.bisect(session, BisectInput(check=check))
     assert (report.verdict, report.culprit and report.culprit.tool) == ("found", "write")
 
 
 @pytest.mark.parametrize(
     ("check", "said"), [("", "there is no command"), ("no-such-program-here", "cannot be run")]
 )
-async def test_a_check_that_cannot_run_is_refused(cloth: Cloth, check: str, said: str) -> None:
-    session = await cloth.run(write_call("one.txt", "1\n"))
-    before = cloth.state()
+async def test_a_check_that_cannot_run_is_refused(harness: ReplayHarness, check: str, said: str) -> None:
+    session = await harness.run(write_call("one.txt", "1\n"))
+    before = harness.state()
     with pytest.raises(InvalidInputError, match=said):
-        await cloth.api.trials.bisect(session, BisectInput(check=check))
-    assert cloth.state() == before
+        await harness.api.trials.bisect(session, BisectInput(check=check))
+    assert harness.state() == before
 
 
 async def test_a_session_without_changes_or_snapshots_cannot_be_bisected(tmp_path: Path) -> None:
     provider, root = LoomProvider({}), make_repository(tmp_path / "cloth")
     async with open_loom(root, provider) as api:
-        cloth = Cloth(root, api, provider, SessionID(""))
+        cloth = ReplayHarness(root, api, provider, SessionID(""))
         idle = await cloth.run(Say(text="Nothing to do."))
         with pytest.raises(ConflictError, match="changed no file"):
             await api.trials.bisect(idle, BisectInput(check="true"))

@@ -13,7 +13,7 @@ from given.subtask_engine import open_subtask_engine, start, task_call
 from weft.cli.exit import ExitCode
 from weft.cli.follow import follow
 from weft.cli.output import Paint, escape_json, write_json
-from weft.cli.screen import JsonScreen, TerminalScreen
+from weft.cli.screen import JsonScreen, TextScreen
 from weft.cli.session_show import format_transcript
 from weft.model.event import MessageUpdated, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID
@@ -30,27 +30,30 @@ SCRIPTS = {
 }
 
 
-async def test_a_run_shows_a_line_for_each_call_of_a_child_and_not_its_words(
+async def test_a_run_shows_a_line_for_each_call_of_a_child_and_not_its_text(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with open_subtask_engine(SCRIPTS) as engine:
-        code = await follow(engine.api, await start(engine), text_prompt("go"), TerminalScreen())
+        session = await engine.api.get_session(await start(engine))
+        code = await follow(engine.api, session, text_prompt("go"), TextScreen())
     out, err = capsys.readouterr()
 
     assert code == ExitCode.DONE
     assert out == "There it is.\n"
-    assert err.splitlines()[:-1] == [
+    *calls, task, total = err.splitlines()
+    # They run at the same time.
+    assert sorted(calls) == [
         "  · Echo    Echo x",
         "  · Nosuch  there is no tool 'nosuch'; there are echo",
-        "| Task    Do look",
     ]
-    assert err.splitlines()[-1].startswith("4 steps · ")
+    assert task == "| Task    Do look"
+    assert total.startswith("4 steps · ")
 
 
-def test_a_child_that_works_while_its_parent_speaks_does_not_break_the_sentence(
+def test_a_child_that_works_while_its_parent_streams_does_not_break_the_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    screen, place = TerminalScreen(), {"session_id": SESSION, "message_id": MessageID("A1")}
+    screen, place = TextScreen(), {"session_id": SESSION, "message_id": MessageID("A1")}
     part = TextPart(id=PartID("prt_1"), **place, text="one ", time=Span(start=1))
     grown = PartGrew(**place, part_id=part.id, field="text", delta="two", offset=4)
     screen.feed(PartUpdated(part=part, delta="one "))
@@ -62,8 +65,8 @@ def test_a_child_that_works_while_its_parent_speaks_does_not_break_the_sentence(
     assert (out, err) == ("one two\n", "  · Read    t\n")
 
 
-def test_a_summary_made_on_the_way_is_not_taken_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = TerminalScreen()
+def test_an_intermediate_summary_is_not_taken_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = TextScreen()
     for id, words, summary in (("A1", "so far", True), ("A2", "the answer", False)):
         place = {"session_id": SESSION, "message_id": MessageID(id)}
         part = TextPart(id=PartID(f"prt_{id}"), **place, text=words, time=Span(start=1))
@@ -75,19 +78,20 @@ def test_a_summary_made_on_the_way_is_not_taken_for_the_answer(capsys: pytest.Ca
     assert capsys.readouterr() == ("the answer\n", "so far\n")
 
 
-async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(
+async def test_json_lines_show_a_child_only_in_the_call_of_its_parent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with open_subtask_engine(SCRIPTS) as engine:
         session = await start(engine)
-        await follow(engine.api, session, text_prompt("go"), JsonScreen(session, engine.clock))
+        before = await engine.api.get_session(session)
+        await follow(engine.api, before, text_prompt("go"), JsonScreen(session, engine.clock))
     lines = capsys.readouterr().out.splitlines()
 
     assert sum('"type":"tool_use"' in line for line in lines) == 1
     assert all(f'"sessionID":"{session}"' in line for line in lines)
 
 
-async def test_a_transcript_names_the_child_that_a_call_was_handed_to(tmp_path: Path) -> None:
+async def test_a_transcript_names_the_child_of_a_call(tmp_path: Path) -> None:
     async with open_subtask_engine(SCRIPTS) as engine:
         session = await engine.api.get_session(await start(engine))
         await engine.api.prompt(session.id, text_prompt("go"))
@@ -102,12 +106,12 @@ async def test_a_transcript_names_the_child_that_a_call_was_handed_to(tmp_path: 
 STEERING = "\x1b[31m \x7f \x9b2J \x85 \u202e\u2066 \u200f\u061c \u2028\u2029 \ufeff \U000e0041 é 漢 👍 \x07"
 
 
-def steers(text: str) -> list[str]:
+def list_control_characters(text: str) -> list[str]:
     """Return the control characters in a text, without line ends."""
     return [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") and char != "\n"]
 
 
-def test_json_lines_hold_no_character_that_steers_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_contain_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     part = TextPart(
         id=PartID("P1"),
         session_id=SESSION,
@@ -118,30 +122,30 @@ def test_json_lines_hold_no_character_that_steers_a_terminal(capsys: pytest.Capt
     JsonScreen(SESSION, HandClock()).feed(PartUpdated(part=part))
     out = capsys.readouterr().out
 
-    assert steers(out) == []
+    assert list_control_characters(out) == []
     assert json.loads(out)["part"]["text"] == STEERING
 
 
-def test_no_character_that_steers_a_terminal_is_left_by_escaping() -> None:
+def test_escaping_leaves_no_control_character() -> None:
     every = "".join(map(chr, (*range(0x20, 0xD800), *range(0xE000, 0x110000))))
     encoded = json.dumps(every, ensure_ascii=False)
 
-    assert steers(escape_json(encoded)) == []
+    assert list_control_characters(escape_json(encoded)) == []
     assert json.loads(escape_json(encoded)) == every
 
 
-def test_json_of_other_commands_holds_none_either(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_of_other_commands_contains_no_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_json({"title": STEERING})
     out = capsys.readouterr().out
 
-    assert steers(out) == []
+    assert list_control_characters(out) == []
     assert json.loads(out) == {"title": STEERING}
 
 
 @pytest.mark.parametrize("thinking", [True, False])
-def test_json_lines_tell_what_the_model_thought_if_they_are_asked_to(
-    capsys: pytest.CaptureFixture[str], thinking: bool
-) -> None:
+def test_json_lines_contain_reasoning_on_request(capsys: pytest.CaptureFixture[str], thinking: bool) -> None:
     screen = JsonScreen(SESSION, HandClock(1), thinking=thinking)
     place = {"session_id": SESSION, "message_id": MessageID("A1")}
     part = ReasoningPart(id=PartID("prt_1"), **place, text="hm", time=Span(start=1))

@@ -43,7 +43,7 @@ def run_stress(project: Path, kind: str, *numbers: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONGEST)
-def test_after_a_kill_at_any_moment_a_session_is_idle_and_complete_and_answers_the_next_prompt_once(
+def test_a_session_killed_at_any_moment_is_settled_and_answers_the_next_prompt_once(
     project: Path,
 ) -> None:
     found = run_stress(project, "kill", KILLS, 1)
@@ -56,7 +56,7 @@ def test_after_a_kill_at_any_moment_a_session_is_idle_and_complete_and_answers_t
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONGEST)
-def test_two_processes_at_one_session_lose_no_prompt_and_every_turn_is_in_one_piece(project: Path) -> None:
+def test_two_processes_on_one_session_lose_no_prompt_and_keep_every_turn_together(project: Path) -> None:
     found = run_stress(project, "beside", PROMPTS, PROCESSES)
     sys.stdout.write(f"{found}\n")
     assert found["found"] == {"prompts": PROMPTS, "twice": 0, "torn": [], "unanswered": [], "open": []}

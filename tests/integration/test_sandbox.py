@@ -19,7 +19,7 @@ from weft.host.processes import ProcessCommand, ProcessExit, run_command
 from weft.local.sandbox import SandboxSettings, SandboxState, build_sandbox
 from weft.sandbox.backends import find_sandbox
 from weft.sandbox.policy import Sandbox, SandboxPolicy
-from weft.testing.tool_contract import ToolHarness, processes_in
+from weft.testing.tool_contract import ToolHarness, list_processes
 from weft.tool.programs import ProgramContext, find_program
 from weft.tool.registry import BASH
 
@@ -68,14 +68,14 @@ async def test_a_command_works_in_the_project_and_in_the_temporary_directory(
     assert (tree.temporary / "t").read_text() == "t\n"
 
 
-async def test_git_commits_with_the_persons_name(sandboxed: ToolHarness) -> None:
+async def test_git_commits_with_the_name_of_the_person(sandboxed: ToolHarness) -> None:
     script = (
         "git add file && git commit -q -m 'A beginning' && git log --format='%an %s' && git status --short"
     )
     assert await run(sandboxed, script) == (0, "Ada Loom A beginning\n")
 
 
-async def test_what_a_shell_needs_is_there(sandboxed: ToolHarness) -> None:
+async def test_a_shell_finds_what_it_needs(sandboxed: ToolHarness) -> None:
     script = (
         "echo a > /dev/null; echo b > /dev/stderr; echo $(($(head -c 4 /dev/urandom | wc -c))); echo <<<c"
     )
@@ -83,15 +83,19 @@ async def test_what_a_shell_needs_is_there(sandboxed: ToolHarness) -> None:
     assert (code, sorted(said.split())) == (0, ["4", "b"])
 
 
-async def test_an_exit_code_and_a_missing_program_are_as_without(sandboxed: ToolHarness) -> None:
+async def test_exit_codes_and_missing_programs_are_reported_as_without_a_sandbox(
+    sandboxed: ToolHarness,
+) -> None:
     assert (await run(sandboxed, "exit 7"))[0] == 7
     assert (await run(sandboxed, "no-such-program"))[0] == 127
 
 
-# --- what cannot ---
+# --- what is refused ---
 
 
-async def test_a_secret_at_home_cannot_be_read(tree: SandboxTree, sandboxed: ToolHarness) -> None:
+async def test_a_secret_in_the_home_directory_cannot_be_read(
+    tree: SandboxTree, sandboxed: ToolHarness
+) -> None:
     code, said = await run(sandboxed, f"cat {tree.home}/.ssh/id_test")
     assert code == 1
     assert SECRET not in said
@@ -101,7 +105,7 @@ async def test_a_secret_at_home_cannot_be_read(tree: SandboxTree, sandboxed: Too
     assert code == 1
 
 
-async def test_nothing_is_written_outside(tree: SandboxTree, sandboxed: ToolHarness) -> None:
+async def test_nothing_outside_can_be_written(tree: SandboxTree, sandboxed: ToolHarness) -> None:
     for script in (
         f"touch {tree.outside}/new",
         f"echo more >> {tree.outside}/file",
@@ -118,7 +122,7 @@ async def test_nothing_is_written_outside(tree: SandboxTree, sandboxed: ToolHarn
     assert sorted(os.listdir(tree.home)) == [".gitconfig", ".ssh", "project"]
 
 
-async def test_permissions_elsewhere_stay_as_they_are(
+async def test_permissions_outside_cannot_be_changed(
     tree: SandboxTree, state: SandboxState, sandboxed: ToolHarness
 ) -> None:
     before = (tree.outside / "file").stat().st_mode
@@ -128,7 +132,7 @@ async def test_permissions_elsewhere_stay_as_they_are(
         assert (tree.outside / "file").stat().st_mode == before
 
 
-async def test_hooks_and_settings_of_the_repository_stay_as_they_are(
+async def test_hooks_and_settings_of_the_repository_cannot_be_changed(
     tree: SandboxTree, state: SandboxState, sandboxed: ToolHarness
 ) -> None:
     if state.sandbox.lacks:
@@ -150,7 +154,7 @@ async def test_hooks_and_settings_of_the_repository_stay_as_they_are(
     assert not (tree.project / ".git" / "hooks" / "pre-commit").exists()
 
 
-async def test_our_settings_are_not_to_be_made_by_a_command(
+async def test_our_configuration_cannot_be_created_by_a_command(
     tree: SandboxTree, sandboxed: ToolHarness
 ) -> None:
     script = "echo '{}' > opencode.json; mkdir .opencode; echo x > .opencode/x"
@@ -168,7 +172,9 @@ async def test_our_settings_are_not_to_be_made_by_a_command(
     ]
 
 
-async def test_our_settings_that_are_there_are_not_changed(tree: SandboxTree, state: SandboxState) -> None:
+async def test_existing_configuration_of_ours_cannot_be_changed(
+    tree: SandboxTree, state: SandboxState
+) -> None:
     (tree.project / "opencode.json").write_text("{}")
     env = {**tree.env, "PATH": "/usr/bin:/bin"}
     again = tree.build_state(AUTO, env)
@@ -179,7 +185,7 @@ async def test_our_settings_that_are_there_are_not_changed(tree: SandboxTree, st
     assert (tree.project / "opencode.json").read_text() == "{}"
 
 
-async def test_the_environment_of_other_processes_is_out_of_reach(sandboxed: ToolHarness) -> None:
+async def test_the_environment_of_other_processes_cannot_be_read(sandboxed: ToolHarness) -> None:
     code, said = await run(sandboxed, f"cat /proc/{os.getpid()}/environ")
     assert (code, "PATH=" in said) == (1, False)
 
@@ -213,7 +219,7 @@ async def test_a_worktree_commits_and_leaves_the_main_checkout_alone(
         assert (await run(harness, f"touch {tree.project}/.git/hooks/new"))[0] != 0
 
 
-def test_what_is_hidden_may_lie_where_sockets_do(tree: SandboxTree) -> None:
+def test_a_hidden_directory_may_be_below_run(tree: SandboxTree) -> None:
     inside = next((path for path in Path("/run").iterdir() if path.is_dir() and not path.is_symlink()), None)
     wall = SandboxPolicy(hidden=(str(tree.home), str(inside or "/run/none")), writable=(str(tree.project),))
     plain = tree.build_state(AUTO, {**tree.env, "PATH": "/usr/bin:/bin"})
@@ -225,19 +231,19 @@ def test_what_is_hidden_may_lie_where_sockets_do(tree: SandboxTree) -> None:
 
 
 @pytest.fixture
-def listening() -> Iterator[int]:
+def port() -> Iterator[int]:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield server.getsockname()[1]
 
 
-async def test_the_network_is_there_unless_it_is_denied(
-    tree: SandboxTree, sandboxed: ToolHarness, listening: int, state: SandboxState
+async def test_the_network_is_available_unless_denied(
+    tree: SandboxTree, sandboxed: ToolHarness, port: int, state: SandboxState
 ) -> None:
     del state
-    assert await run(sandboxed, f"{CONNECT} 127.0.0.1 {listening}") == (0, "")
+    assert await run(sandboxed, f"{CONNECT} 127.0.0.1 {port}") == (0, "")
     env = tree.env
     cut_off = tree.build_state(replace(AUTO, network="deny"), env)
-    code, said = await run(tree.harness(cut_off), f"{CONNECT} 127.0.0.1 {listening}")
+    code, said = await run(tree.harness(cut_off), f"{CONNECT} 127.0.0.1 {port}")
     assert code == 1
     assert "Error" in said
 
@@ -248,26 +254,26 @@ async def test_the_network_is_there_unless_it_is_denied(
 async def test_processes_left_in_the_sandbox_are_killed(sandboxed: ToolHarness, tree: SandboxTree) -> None:
     result = await sandboxed.call(BASH, command="sleep 999 & setsid sleep 999 & echo hi", description="Leave")
     assert result.output.startswith("hi\n")
-    assert processes_in(tree.project) == []
+    assert list_processes(tree.project) == []
 
 
 async def test_a_timeout_ends_a_command_in_the_sandbox(sandboxed: ToolHarness, tree: SandboxTree) -> None:
     result = await sandboxed.call(BASH, command="echo hi; sleep 999", description="Wait", timeout=1000)
     assert "exceeding timeout 1000 ms" in result.output
-    assert processes_in(tree.project) == []
+    assert list_processes(tree.project) == []
 
 
-# --- where there is none ---
+# --- without a sandbox ---
 
 
-def impossible(tree: SandboxTree) -> SandboxState:
+def build_impossible_state(tree: SandboxTree) -> SandboxState:
     """A home inside the project cannot be both hidden and writable, on any kernel."""
     env = {**tree.env, "HOME": str(tree.project / "home")}
     return tree.build_state(AUTO, env)
 
 
 def test_a_missing_sandbox_is_reported_in_one_line(tree: SandboxTree) -> None:
-    found = impossible(tree)
+    found = build_impossible_state(tree)
     assert found.sandbox == Sandbox()
     assert str(found.warning) == (
         "experimental.weft.sandbox: the sandbox is not available, commands run without one: "
@@ -288,11 +294,11 @@ async def test_a_required_but_missing_sandbox_refuses_every_command(tree: Sandbo
     assert find_program("sh", (), ground) is None
 
 
-def test_a_disabled_sandbox_is_not_looked_for(tree: SandboxTree) -> None:
+def test_a_disabled_sandbox_is_not_searched_for(tree: SandboxTree) -> None:
     assert tree.build_state(SandboxSettings()) == SandboxState(settings=SandboxSettings())
 
 
-def test_a_bubblewrap_that_does_not_work_gives_way(tree: SandboxTree, tmp_path: Path) -> None:
+def test_a_bubblewrap_that_does_not_work_is_skipped(tree: SandboxTree, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "bwrap").write_text(FAKE_BWRAP)
@@ -304,7 +310,7 @@ def test_a_bubblewrap_that_does_not_work_gives_way(tree: SandboxTree, tmp_path: 
         assert found.sandbox.kind == "landlock"
 
 
-def test_without_a_project_the_directory_is_what_can_be_written(tree: SandboxTree) -> None:
+def test_without_a_project_only_the_directory_can_be_written(tree: SandboxTree) -> None:
     at = ConfigScope(directory=str(tree.outside), worktree="/", paths=paths_from(tree.env), env=tree.env)
     found = build_sandbox(AUTO, at)
     if found.why:

@@ -31,7 +31,7 @@ def session(server: ProjectServer) -> str:
     return id
 
 
-def test_bodies_that_are_not_what_they_should_be_are_refused(server: ProjectServer, session: str) -> None:
+def test_invalid_bodies_are_refused(server: ProjectServer, session: str) -> None:
     at = f"/session/{session}/message"
     for raw in (
         b"{",
@@ -58,7 +58,7 @@ def test_bodies_that_are_not_what_they_should_be_are_refused(server: ProjectServ
     assert server.get(at) == []
 
 
-def test_too_much_is_refused(server: ProjectServer, session: str) -> None:
+def test_large_requests_are_refused(server: ProjectServer, session: str) -> None:
     at = f"/session/{session}/message"
     parts = [{"type": "text", "text": "x"}] * 10_000
     assert server.get_refusal(server.client.post(at, json={"parts": parts})) == (400, "InvalidInputError")
@@ -71,9 +71,7 @@ def test_too_much_is_refused(server: ProjectServer, session: str) -> None:
     assert server.get(at) == []
 
 
-def test_a_body_of_unknown_length_is_read_no_further_than_it_may_be(
-    server: ProjectServer, session: str
-) -> None:
+def test_a_body_of_unknown_length_is_read_up_to_the_limit(server: ProjectServer, session: str) -> None:
     """The client starts to send a hundred megabytes; the connection is closed long before they are sent."""
     begun = b"POST /session/%s/message HTTP/1.1\r\nhost: 127.0.0.1\r\n" % session.encode()
     begun += b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -144,7 +142,7 @@ def test_invalid_ids_are_refused(server: ProjectServer, id: str) -> None:
         assert server.get_refusal(answer)[0] in (400, 404, 405), (method, path)
 
 
-def test_a_model_that_is_not_there_is_refused_as_opencode_refuses_it(server: ProjectServer) -> None:
+def test_an_unknown_model_is_refused_as_by_opencode(server: ProjectServer) -> None:
     session = server.post("/session", {})["id"]
     unknown = prompt("hi", model={"providerID": "no", "modelID": "x"})
     for path in (f"/session/{session}/message", f"/session/{session}/prompt_async", "/weft/prompt/check"):
@@ -155,7 +153,7 @@ def test_a_model_that_is_not_there_is_refused_as_opencode_refuses_it(server: Pro
     assert server.get(f"/session/{session}/message") == []
 
 
-def test_what_is_not_there_is_not_found(server: ProjectServer, session: str) -> None:
+def test_unknown_resources_are_not_found(server: ProjectServer, session: str) -> None:
     for method, path, body in (
         ("GET", f"/session/{MISSING}", None),
         ("GET", f"/session/{MISSING}/message", None),
@@ -191,14 +189,14 @@ def test_what_is_not_there_is_not_found(server: ProjectServer, session: str) -> 
     assert server.get(f"/session/{session}/message") == []
 
 
-def test_a_wrong_method_and_a_page_are_told_in_json(server: ProjectServer) -> None:
+def test_wrong_methods_and_unknown_pages_are_answered_in_json(server: ProjectServer) -> None:
     assert server.get_refusal(server.client.put("/session")) == (405, "MethodError")
     page = server.client.get("/index.html", headers={"accept": "text/html"})
     assert (page.status_code, page.headers["content-type"]) == (404, "application/json")
     assert server.client.head("/path").status_code == 200
 
 
-def test_odd_characters_are_words_like_any_other(server: ProjectServer, session: str) -> None:
+def test_unusual_characters_are_accepted_as_text(server: ProjectServer, session: str) -> None:
     raw = b'{"parts":[{"type":"text","text":"a\\u0000b \\ud83d c \\ud83d\\ude00 \xc3\xbc"}]}'
     answer = server.client.post(f"/session/{session}/message", content=raw, headers=JSON)
     assert answer.status_code == 200
@@ -228,7 +226,7 @@ def test_invalid_directories_are_refused(server: ProjectServer, directory: str) 
     assert server.get_refusal(answer)[0] in (400, 403, 404)
 
 
-def test_a_session_that_is_removed_under_a_stream_takes_nothing_with_it(tmp_path: Path) -> None:
+def test_removing_a_session_during_a_stream_affects_nothing_else(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
         gone, other = server.post("/session", {})["id"], server.post("/session", {})["id"]
         with server.client.stream("GET", "/event") as events:

@@ -23,7 +23,7 @@ def server(tmp_path: Path) -> Iterator[ProjectServer]:
         yield server
 
 
-def test_a_change_is_merged_into_the_projects_file_and_holds_at_once(server: ProjectServer) -> None:
+def test_a_change_is_merged_into_the_file_of_the_project_and_applies_at_once(server: ProjectServer) -> None:
     file = server.project / "opencode.json"
     changed = server.send("PATCH", "/config", {"username": "Grace", "agent": {"build": {"steps": 7}}})
     assert changed["username"] == "Grace"
@@ -34,7 +34,7 @@ def test_a_change_is_merged_into_the_projects_file_and_holds_at_once(server: Pro
     assert next(agent for agent in server.get("/agent") if agent["name"] == "build")["steps"] == 7
 
 
-def test_without_a_shell_nothing_is_changed_that_could_name_a_program(tmp_path: Path) -> None:
+def test_without_a_shell_no_setting_that_names_a_program_can_be_changed(tmp_path: Path) -> None:
     with serve_project(tmp_path, routes={"shell": False}) as server:
         for path in ("/config", "/global/config"):
             assert server.client.patch(path, json={"username": "Grace"}).status_code == 405
@@ -72,7 +72,7 @@ def test_an_invalid_configuration_is_not_written(server: ProjectServer, change: 
     assert not (server.project / "opencode.json").exists()
 
 
-def test_a_file_that_cannot_be_read_is_left_alone(server: ProjectServer) -> None:
+def test_an_unreadable_file_is_not_changed(server: ProjectServer) -> None:
     server.get("/config")
     file = server.project / "opencode.json"
     file.write_text('{"model": "scripted/test",, }')
@@ -98,7 +98,7 @@ def test_a_link_out_of_the_project_is_not_written_through(server: ProjectServer,
     assert outside.read_text() == "{}"
 
 
-def test_a_persons_own_file_is_changed_by_itself(server: ProjectServer) -> None:
+def test_the_persons_own_file_is_changed_separately(server: ProjectServer) -> None:
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode" / "opencode.json"
     server.send("PATCH", "/global/config", {"username": "Grace"})
     assert json.loads(own.read_text()) == {"model": "scripted/test", "username": "Grace"}
@@ -106,7 +106,7 @@ def test_a_persons_own_file_is_changed_by_itself(server: ProjectServer) -> None:
     assert not (server.project / "opencode.json").exists()
 
 
-def test_a_broken_configuration_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_broken_configuration_is_reported_with_its_position(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server:
         (server.project / "opencode.json").write_text('{"model": 3}')
         answer = server.client.get("/config")

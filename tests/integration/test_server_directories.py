@@ -11,7 +11,7 @@ from given.http_server import ProjectServer, make_project, prompt, serve_project
 from weft.provider.scripted import AnyMove, Say, UseTool
 
 
-def test_a_directory_of_no_known_project_is_not_opened(tmp_path: Path) -> None:
+def test_a_directory_of_an_unknown_project_is_not_opened(tmp_path: Path) -> None:
     other = make_project(tmp_path / "other")
     with serve_project(tmp_path) as server:
         for given in (str(other), str(tmp_path), "/", "/etc", f"{server.project}/../other"):
@@ -24,7 +24,7 @@ def test_a_directory_of_no_known_project_is_not_opened(tmp_path: Path) -> None:
         assert server.get_refusal(linked) == (403, "DirectoryNotServedError")
 
 
-def test_the_way_out_that_a_refusal_names_leads_out(tmp_path: Path) -> None:
+def test_following_the_hint_of_a_refusal_permits_the_directory(tmp_path: Path) -> None:
     plain, repository = tmp_path / "plain", make_project(tmp_path / "repository")
     plain.mkdir()
     hint = "a git repository with a commit is also allowed once weft or OpenCode has worked in it"
@@ -43,7 +43,7 @@ def test_the_way_out_that_a_refusal_names_leads_out(tmp_path: Path) -> None:
         server.get("/path", params={"directory": str(plain)})
 
 
-def test_what_is_below_a_known_project_or_was_let_in_is_opened(tmp_path: Path) -> None:
+def test_directories_below_known_projects_or_allowed_ones_are_opened(tmp_path: Path) -> None:
     other = make_project(tmp_path / "other")
     (other / "deep").mkdir()
     with serve_project(tmp_path, allowed=(tmp_path / "other",)) as server:
@@ -64,7 +64,7 @@ def test_a_directory_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("shell", [True, False])
-def test_a_worktree_is_made_worked_in_put_back_and_removed(tmp_path: Path, shell: bool) -> None:
+def test_a_worktree_is_created_used_reset_and_removed(tmp_path: Path, shell: bool) -> None:
     with serve_project(tmp_path, routes={"shell": shell}) as server:
         made = server.post("/experimental/worktree", {"name": "My Fix"})
         place = Path(made["directory"])
@@ -94,7 +94,7 @@ def test_a_worktree_is_made_worked_in_put_back_and_removed(tmp_path: Path, shell
         assert server.get("/experimental/worktree") == []
 
 
-def test_only_worktrees_made_for_sessions_are_touched(tmp_path: Path) -> None:
+def test_only_worktrees_of_sessions_are_changed(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server:
         own = tmp_path / "own"
         subprocess.run(
@@ -106,7 +106,7 @@ def test_only_worktrees_made_for_sessions_are_touched(tmp_path: Path) -> None:
         assert own.exists()
 
 
-def test_a_start_command_is_run_where_there_is_a_shell_and_nowhere_else(tmp_path: Path) -> None:
+def test_a_start_command_runs_only_if_the_shell_is_enabled(tmp_path: Path) -> None:
     asked = {"name": "ready", "startCommand": "echo ready > started.txt"}
     with serve_project(tmp_path, routes={"shell": False}) as server:
         assert server.post("/experimental/worktree", asked, 403)["name"] == "NotPermittedError"
@@ -118,7 +118,7 @@ def test_a_start_command_is_run_where_there_is_a_shell_and_nowhere_else(tmp_path
         assert "exited with 3" in server.post("/experimental/worktree", failing, 409)["data"]["message"]
 
 
-def test_where_there_is_no_repository_there_are_no_worktrees(tmp_path: Path) -> None:
+def test_without_a_repository_there_are_no_worktrees(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     with serve_project(tmp_path, project=bare) as server:
@@ -175,7 +175,7 @@ def take_until_idle(events: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_session_whose_directory_is_not_served_is_read_and_does_not_work(tmp_path: Path) -> None:
+def test_a_session_whose_directory_is_not_served_can_be_read_but_not_run(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     with serve_project(tmp_path, allowed=(outside,)) as server:
@@ -201,7 +201,7 @@ def test_a_session_whose_directory_is_not_served_is_read_and_does_not_work(tmp_p
         assert server.send("DELETE", f"/session/{session}") is True
 
 
-def test_what_a_session_of_another_project_asks_is_answered_without_naming_its_directory(
+def test_requests_of_another_project_are_answered_without_naming_its_directory(
     tmp_path: Path,
 ) -> None:
     other = make_project(tmp_path / "other")
@@ -218,7 +218,7 @@ def test_what_a_session_of_another_project_asks_is_answered_without_naming_its_d
     assert (other / "new.txt").read_text() == "made\n"
 
 
-def test_a_session_of_a_checkout_that_is_gone_goes_on_in_its_project(tmp_path: Path) -> None:
+def test_a_session_of_a_removed_checkout_continues_in_its_project(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     with serve_project(tmp_path, allowed=(gone,)) as server:
         subprocess.run(["git", "-C", str(server.project), "worktree", "add", "-q", str(gone)], check=True)
@@ -228,7 +228,7 @@ def test_a_session_of_a_checkout_that_is_gone_goes_on_in_its_project(tmp_path: P
         assert answer["info"]["path"]["cwd"] == str(server.project)
 
 
-def test_a_directory_that_is_named_is_worked_in(tmp_path: Path) -> None:
+def test_a_named_directory_is_used(tmp_path: Path) -> None:
     other = make_project(tmp_path / "other")
     with serve_project(tmp_path, allowed=(other,)) as server:
         session = other_session(server, other)

@@ -16,7 +16,7 @@ def server(tmp_path: Path) -> Iterator[ProjectServer]:
         yield server
 
 
-def types_until(events: Iterator[dict[str, Any]], last: str) -> list[str]:
+def read_types_until(events: Iterator[dict[str, Any]], last: str) -> list[str]:
     heard: list[str] = []
     for event in events:
         heard.append(event.get("payload", event)["type"])
@@ -25,18 +25,18 @@ def types_until(events: Iterator[dict[str, Any]], last: str) -> list[str]:
     return heard
 
 
-def test_a_turn_is_told_from_beginning_to_end(server: ProjectServer) -> None:
+def test_a_turn_is_streamed_from_beginning_to_end(server: ProjectServer) -> None:
     with stream_events(server, "/event") as events, stream_events(server, "/global/event") as everywhere:
         session = server.post("/session", {})["id"]
         server.post(f"/session/{session}/message", prompt("hi"))
-        received = types_until(events, "session.idle")
+        received = read_types_until(events, "session.idle")
         assert received[:3] == ["session.created", "session.updated", "message.updated"]
         assert {"message.part.updated", "session.status", "session.updated"} <= set(received)
         assert "message.part.delta" not in received
-        assert "message.part.delta" in types_until(everywhere, "session.idle")
+        assert "message.part.delta" in read_types_until(everywhere, "session.idle")
 
 
-def test_every_new_session_is_told_as_created_and_then_as_updated(server: ProjectServer) -> None:
+def test_every_new_session_is_published_as_created_and_then_as_updated(server: ProjectServer) -> None:
     """OpenCode's terminal learns of sessions from `session.updated` alone."""
     with stream_events(server, "/event") as events:
         root = server.post("/session", {})
@@ -70,7 +70,7 @@ def test_closing_every_directory_is_sent_to_global_listeners(server: ProjectServ
         assert last["directory"] == "global"
 
 
-def test_a_run_that_is_closed_with_its_directory_says_how_it_ended(tmp_path: Path) -> None:
+def test_a_run_closed_with_its_directory_reports_how_it_ended(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Wait(seconds=60)]]) as server, stream_events(server, "/event") as events:
         session = server.post("/session", {})["id"]
         server.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
@@ -85,10 +85,10 @@ def test_a_run_that_is_closed_with_its_directory_says_how_it_ended(tmp_path: Pat
 def test_each_directory_has_its_own_project_and_events(tmp_path: Path) -> None:
     other = make_project(tmp_path / "other project")
     with serve_project(tmp_path, allowed=(other,)) as server:
-        each_has_its_own(server, other)
+        check_each_has_its_own(server, other)
 
 
-def each_has_its_own(server: ProjectServer, other: Path) -> None:
+def check_each_has_its_own(server: ProjectServer, other: Path) -> None:
     (other / "new.txt").write_text("x")
     with stream_events(server, f"/event?directory={other}") as events:
         server.post("/session", {"title": "here"})
@@ -102,14 +102,14 @@ def each_has_its_own(server: ProjectServer, other: Path) -> None:
     assert server.get_refusal(none) == (404, "DirectoryError")
 
 
-def test_two_names_of_a_directory_are_one_directory(server: ProjectServer, tmp_path: Path) -> None:
+def test_two_paths_of_a_directory_are_one_directory(server: ProjectServer, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(server.project)
     with stream_events(server, f"/event?directory={tmp_path / 'link'}/") as events:
         server.post("/session", {"title": "here"})
         assert next(events)["properties"]["info"]["title"] == "here"
 
 
-def test_screens_hear_what_they_are_asked_to_do(server: ProjectServer) -> None:
+def test_terminals_receive_commands_of_the_api(server: ProjectServer) -> None:
     session = server.post("/session", {})["id"]
     with stream_events(server, "/event") as events:
         for path, body in (
@@ -154,7 +154,7 @@ def test_screens_hear_what_they_are_asked_to_do(server: ProjectServer) -> None:
     )
 
 
-def test_a_line_for_the_log_is_one_line(server: ProjectServer) -> None:
+def test_a_log_entry_is_one_line(server: ProjectServer) -> None:
     line = {"service": "mine", "level": "info", "message": "one\ntwo"}
     assert server.post("/log", line) is True
     assert server.notes == ["info 'mine': 'one\\ntwo'"]

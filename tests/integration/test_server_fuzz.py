@@ -59,9 +59,9 @@ def server(tmp_path: Path) -> Iterator[ProjectServer]:
     ],
 )
 @given(data=st.data())
-def test_nothing_that_is_sent_is_a_fault_of_the_servers(server: ProjectServer, data: st.DataObject) -> None:
+def test_no_request_causes_a_server_error(server: ProjectServer, data: st.DataObject) -> None:
     asked = data.draw(requests(DOCUMENT, LEFT_OUT, REAL))
-    response = server.client.request(asked.method, address(asked), **sent(asked))
+    response = server.client.request(asked.method, address(asked), **to_request(asked))
     about = (asked, response.status_code, response.text[:500], server.notes)
     assert response.status_code < 500 or is_unsupported(response.json()), about
     if response.status_code >= 400:
@@ -75,7 +75,7 @@ def address(asked: GeneratedRequest) -> str:
     return path
 
 
-def sent(asked: GeneratedRequest) -> dict[str, Any]:
+def to_request(asked: GeneratedRequest) -> dict[str, Any]:
     query = {
         name: json.dumps(value) if not isinstance(value, str) else value
         for name, value in asked.query.items()

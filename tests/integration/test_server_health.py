@@ -28,7 +28,7 @@ def numbers(server: ProjectServer) -> dict[str, float]:
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
-def test_what_was_done_is_in_the_numbers(server: ProjectServer) -> None:
+def test_metrics_count_what_was_done(server: ProjectServer) -> None:
     session = server.post("/session", {"title": "counted"})["id"]
     with server.client.stream("GET", "/event") as events:
         heard = events.iter_lines()
@@ -61,7 +61,7 @@ def test_what_was_done_is_in_the_numbers(server: ProjectServer) -> None:
     assert session not in str(found)
 
 
-def test_numbers_and_readiness_are_for_those_with_the_password(tmp_path: Path) -> None:
+def test_metrics_and_readiness_need_the_password(tmp_path: Path) -> None:
     with serve_project(tmp_path, access=AccessPolicy(password="secret")) as server:
         for path in ("/weft/metrics", "/weft/ready"):
             assert server.client.get(path).status_code == 401
@@ -72,7 +72,7 @@ def test_numbers_and_readiness_are_for_those_with_the_password(tmp_path: Path) -
         assert 'weft_requests_total{method="GET",route="unknown",status="401"} 2' in refused
 
 
-def test_a_server_is_ready_as_long_as_it_can_store(server: ProjectServer, tmp_path: Path) -> None:
+def test_a_server_is_ready_while_it_can_store(server: ProjectServer, tmp_path: Path) -> None:
     assert server.get("/weft/ready") == {"ready": True, "reasons": []}
     kept = tmp_path / "storage" / ".weft" / "kept"
     os.rename(kept, kept.with_name("aside"))
@@ -87,7 +87,7 @@ def test_a_server_is_ready_as_long_as_it_can_store(server: ProjectServer, tmp_pa
     assert list(kept.glob("weft-probe*")) == []
 
 
-def test_the_containers_look_at_its_health_is_answered_whatever_the_user_is_called(tmp_path: Path) -> None:
+def test_the_container_health_check_works_with_any_user_name(tmp_path: Path) -> None:
     container = (Path(__file__).parents[2] / "deploy" / "Containerfile").read_text()
     (line,) = re.findall(r"^HEALTHCHECK .* CMD (\[.+\])$", container, re.MULTILINE)
     program: str = json.loads(line)[-1]

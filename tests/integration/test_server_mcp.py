@@ -16,16 +16,16 @@ RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
 
 @pytest.fixture(scope="module")
-def far() -> Iterator[str]:
+def remote_url() -> Iterator[str]:
     with serve_app(lambda _: good.server.streamable_http_app()) as url:
         yield f"{url}/mcp"
 
 
 @pytest.fixture
-def server(tmp_path: Path, far: str) -> Iterator[ProjectServer]:
+def server(tmp_path: Path, remote_url: str) -> Iterator[ProjectServer]:
     servers = {
-        "near": {"type": "local", "command": raw(tmp_path, "plain")},
-        "far": {"type": "remote", "url": far, "enabled": False},
+        "near": {"type": "local", "command": raw_command(tmp_path, "plain")},
+        "far": {"type": "remote", "url": remote_url, "enabled": False},
         "broken": {"type": "local", "command": ["no-such-program"]},
     }
     with serve_project(
@@ -34,24 +34,24 @@ def server(tmp_path: Path, far: str) -> Iterator[ProjectServer]:
         yield found
 
 
-def raw(home: Path, manner: str) -> list[str]:
+def raw_command(home: Path, manner: str) -> list[str]:
     return [sys.executable, "-S", "-E", str(RAW), manner, str(home / f"{manner}.log")]
 
 
-def test_before_the_first_prompt_servers_are_listed_as_they_stand(server: ProjectServer) -> None:
+def test_listing_servers_connects_them_and_reports_their_status(server: ProjectServer) -> None:
     listed = server.get("/mcp")
     assert (listed["near"], listed["far"]) == ({"status": "connected"}, {"status": "disabled"})
     assert listed["broken"]["status"] == "failed"
     assert "no-such-program" in listed["broken"]["error"]
 
 
-def test_nothing_else_that_lists_starts_a_server(server: ProjectServer, tmp_path: Path) -> None:
+def test_no_other_list_starts_a_server(server: ProjectServer, tmp_path: Path) -> None:
     assert server.get("/experimental/resource") == {}
     assert [each for each in server.get("/command") if each.get("mcp")] == []
     assert not (tmp_path / "plain.log").exists()
 
 
-def test_a_run_connects_them_and_says_how_they_stand(server: ProjectServer) -> None:
+def test_a_run_connects_the_servers_and_reports_their_status(server: ProjectServer) -> None:
     session = server.post("/session", {})
     server.post(f"/session/{session['id']}/message", prompt("hello"))
     listed = server.get("/mcp")
@@ -62,7 +62,7 @@ def test_a_run_connects_them_and_says_how_they_stand(server: ProjectServer) -> N
     assert "near_echo" in server.get("/experimental/tool/ids")
 
 
-def test_connecting_and_leaving(server: ProjectServer) -> None:
+def test_servers_are_connected_and_disconnected(server: ProjectServer) -> None:
     assert server.post("/mcp/far/connect") is True
     assert server.get("/mcp")["far"] == {"status": "connected"}
     assert server.get("/experimental/resource")["far:picture"] == {
@@ -78,10 +78,12 @@ def test_connecting_and_leaving(server: ProjectServer) -> None:
     assert server.post("/mcp/broken/connect") is False
 
 
-def test_a_server_is_added(server: ProjectServer, far: str, tmp_path: Path) -> None:
-    added = server.post("/mcp", {"name": "new", "config": {"type": "remote", "url": far}})
+def test_a_server_is_added(server: ProjectServer, remote_url: str, tmp_path: Path) -> None:
+    added = server.post("/mcp", {"name": "new", "config": {"type": "remote", "url": remote_url}})
     assert added == {"new": {"status": "connected"}}
-    added = server.post("/mcp", {"name": "off", "config": {"type": "remote", "url": far, "enabled": False}})
+    added = server.post(
+        "/mcp", {"name": "off", "config": {"type": "remote", "url": remote_url, "enabled": False}}
+    )
     assert added == {"off": {"status": "disabled"}}
     assert server.get("/mcp")["new"] == {"status": "connected"}
     for body in ({"name": "", "config": {}}, {"name": "x", "config": {"type": "odd"}}, {"name": "x"}):
@@ -94,7 +96,7 @@ def test_without_a_shell_no_server_can_be_added(tmp_path: Path) -> None:
         assert server.get("/mcp") == {}
 
 
-def test_logging_in_and_out(tmp_path: Path) -> None:
+def test_a_person_logs_in_and_out(tmp_path: Path) -> None:
     with serve_app(app_with_login(OAuthProvider())) as url:
         servers = {"far": {"type": "remote", "url": f"{url}/mcp"}}
         own = {"mcp": servers, "experimental": {"weft": {"mcp": {"callbackPort": 1}}}}

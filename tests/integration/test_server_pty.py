@@ -63,7 +63,7 @@ class Socket:
 
 
 @contextmanager
-def connected(server: ProjectServer | TeamServer, path: str, **headers: str) -> Iterator[Socket]:
+def open_socket(server: ProjectServer | TeamServer, path: str, **headers: str) -> Iterator[Socket]:
     client = Socket(server.url, path, headers)
     try:
         assert isinstance(client.next(), AcceptConnection)
@@ -94,9 +94,9 @@ def test_a_terminal_is_opened_listed_changed_and_closed(server: ProjectServer) -
     assert not _is_alive(made["pid"])
 
 
-def test_a_terminal_is_typed_into_and_looked_at(server: ProjectServer) -> None:
+def test_a_terminal_is_typed_into_and_read(server: ProjectServer) -> None:
     made = server.post("/pty", SHELL)
-    with connected(server, f"/pty/{made['id']}/connect") as one:
+    with open_socket(server, f"/pty/{made['id']}/connect") as one:
         one.type("stty size; echo $((40 + 2)) grüße; tty >/dev/null && echo re''al\r")
         said = one.read_until("real\r\n")
         assert "24 80" in said
@@ -104,7 +104,7 @@ def test_a_terminal_is_typed_into_and_looked_at(server: ProjectServer) -> None:
         server.send("PUT", f"/pty/{made['id']}", {"size": {"rows": 30, "cols": 100}})
         one.type("stty size\r")
         one.read_until("30 100")
-        with connected(server, f"/pty/{made['id']}/connect") as other:
+        with open_socket(server, f"/pty/{made['id']}/connect") as other:
             other.read_until("42 grüße")  # what was said before is said first
             other.type("exit 3\r")
             while not isinstance(other.next(), CloseConnection | None):
@@ -113,18 +113,18 @@ def test_a_terminal_is_typed_into_and_looked_at(server: ProjectServer) -> None:
     assert (ended["status"], ended["exitCode"]) == ("exited", 3)
 
 
-def test_a_terminal_sees_no_secret_of_the_server(
+def test_a_terminal_gets_no_secret_of_the_server(
     server: ProjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = server.post("/pty", {**SHELL, "env": {"MINE": "here"}})
-    with connected(server, f"/pty/{made['id']}/connect") as one:
+    with open_socket(server, f"/pty/{made['id']}/connect") as one:
         one.type('echo "[$MINE|$OPENCODE_SERVER_PASSWORD|$ANTHROPIC_API_KEY|$TERM]"\r')
         one.read_until("[here|||xterm-256color]")
 
 
-def test_nothing_in_a_terminal_outlives_it(server: ProjectServer) -> None:
+def test_no_process_of_a_terminal_survives_it(server: ProjectServer) -> None:
     made = server.post("/pty", SHELL)
-    with connected(server, f"/pty/{made['id']}/connect") as one:
+    with open_socket(server, f"/pty/{made['id']}/connect") as one:
         one.type('sleep 1000 & echo start""ed:$!:\r')  # what is typed is shown, too
         said = one.read_until("started:")
         said += "" if ":\r\n" in said.rsplit("started:", 1)[1] else one.read_until(":\r\n")
@@ -141,11 +141,11 @@ def test_terminals_end_with_the_server(tmp_path: Path) -> None:
     assert not _is_alive(pid)
 
 
-def test_what_is_said_is_kept_to_a_limit(server: ProjectServer) -> None:
+def test_the_scrollback_is_bounded(server: ProjectServer) -> None:
     words = "import sys; [sys.stdout.write('x' * 999 + '\\n') for _ in range(5000)]; print('the', 'end')"
     made = server.post("/pty", {"command": "python3", "args": ["-c", words]})
     _wait(lambda: server.get(f"/pty/{made['id']}")["status"] == "exited")
-    with connected(server, f"/pty/{made['id']}/connect") as one:
+    with open_socket(server, f"/pty/{made['id']}/connect") as one:
         said = one.read_until("the end")
     assert len(said) < 3 << 20
 
@@ -198,7 +198,7 @@ def test_a_socket_needs_the_password_or_a_ticket(tmp_path: Path) -> None:
         assert status_of(server, f"{path}?ticket={again}") == 401
 
 
-def test_a_socket_ends_with_its_token_also_if_a_ticket_opened_it(tmp_path: Path) -> None:
+def test_a_socket_ends_with_its_token_even_if_a_ticket_opened_it(tmp_path: Path) -> None:
     with serve_team(tmp_path, f"file:{tmp_path}/storage") as team:
         secret = team.admit("root", "admin")
         login = f"Bearer {secret}"
@@ -206,8 +206,8 @@ def test_a_socket_ends_with_its_token_also_if_a_ticket_opened_it(tmp_path: Path)
             path = f"/pty/{admin.post('/pty', json=SHELL).json()['id']}/connect"
             ticket = admin.post(f"{path}-token").json()["ticket"]
         with (
-            connected(team, path, authorization=login) as one,
-            connected(team, f"{path}?ticket={ticket}") as other,
+            open_socket(team, path, authorization=login) as one,
+            open_socket(team, f"{path}?ticket={ticket}") as other,
         ):
             other.type("echo still $((40 + 2))\n")
             assert "still 42" in one.read_until("still 42")
@@ -221,9 +221,9 @@ def test_a_socket_ends_with_its_token_also_if_a_ticket_opened_it(tmp_path: Path)
                 assert (event.code, event.reason) == (1008, "the token has ended")
 
 
-def test_a_socket_of_no_terminal_is_closed_with_the_reason(server: ProjectServer) -> None:
+def test_the_socket_of_an_unknown_terminal_is_closed_with_the_reason(server: ProjectServer) -> None:
     for id in ("pty_000000000000000000000000zz", "nonsense"):
-        with connected(server, f"/pty/{id}/connect") as one:
+        with open_socket(server, f"/pty/{id}/connect") as one:
             event = one.next()
             assert isinstance(event, CloseConnection)
             assert event.code in (4404, 4400)

@@ -17,7 +17,7 @@ def document(tmp_path: Path, session: str) -> Path:
     return found
 
 
-def shared(tmp_path: Path, server: ProjectServer) -> str:
+def make_shared_session(tmp_path: Path, server: ProjectServer) -> str:
     """Return a session as OpenCode's auto-share leaves it."""
     session = str(server.post("/session", {"title": "shown"})["id"])
     path = document(tmp_path, session)
@@ -25,9 +25,9 @@ def shared(tmp_path: Path, server: ProjectServer) -> str:
     return session
 
 
-def test_the_secret_in_a_session_is_shown_nowhere_and_stays_where_it_is(tmp_path: Path) -> None:
+def test_the_share_secret_of_a_session_is_never_shown_and_stays_stored(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server:
-        session = shared(tmp_path, server)
+        session = make_shared_session(tmp_path, server)
         with stream_events(server, "/event") as events:
             seen: list[Any] = [
                 server.get(f"/session/{session}"),
@@ -46,9 +46,9 @@ def test_the_secret_in_a_session_is_shown_nowhere_and_stays_where_it_is(tmp_path
         assert SECRET not in json.dumps(gone)
 
 
-def test_a_session_with_a_secret_is_changed_if_it_is_as_it_was_shown(tmp_path: Path) -> None:
+def test_a_session_with_a_share_secret_can_be_changed_as_it_was_shown(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server:
-        session = shared(tmp_path, server)
+        session = make_shared_session(tmp_path, server)
         expected = server.get(f"/session/{session}")
         asked = {"change": {"title": "another"}, "expected": expected}
         assert server.send("PATCH", f"/weft/session/{session}", asked)["title"] == "another"
@@ -56,7 +56,7 @@ def test_a_session_with_a_secret_is_changed_if_it_is_as_it_was_shown(tmp_path: P
 
 
 @pytest.mark.parametrize("how", ["message", "prompt_async", "command"])
-def test_where_no_files_are_shown_none_is_attached_by_its_name(tmp_path: Path, how: str) -> None:
+def test_files_are_not_attached_by_name_if_file_routes_are_off(tmp_path: Path, how: str) -> None:
     (tmp_path / "own.txt").write_text(SECRET)
     named = {"type": "file", "mime": "text/plain", "url": (tmp_path / "own.txt").as_uri()}
     more = {"command": "init", "arguments": ""} if how == "command" else {"noReply": True}

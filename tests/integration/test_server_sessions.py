@@ -1,5 +1,6 @@
 """Sessions, messages and runs over real HTTP, in the shapes that OpenCode's clients expect."""
 
+import gc
 import json
 import os
 import threading
@@ -12,6 +13,7 @@ import pytest
 from given.failing_disk import limit_file_size
 from given.http_server import ProjectServer, prompt, serve_project
 from weft.provider.scripted import Say, UseTool, Wait
+from weft.server.state import IdempotencyKeys
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def session(server: ProjectServer) -> str:
     return id
 
 
-def test_a_session_is_made_with_or_without_a_body(server: ProjectServer) -> None:
+def test_a_session_is_created_with_or_without_a_body(server: ProjectServer) -> None:
     empty = server.client.post("/session", content=b"", headers={"content-type": "application/json"})
     assert (empty.status_code, empty.json()["title"][:14]) == (200, "New session - ")
     named = server.post("/session", {"title": "mine", "unknown": 1})
@@ -34,7 +36,7 @@ def test_a_session_is_made_with_or_without_a_body(server: ProjectServer) -> None
     assert [each["title"] for each in server.get("/session?limit=1")] == ["mine"]
 
 
-def test_a_list_of_no_sessions_holds_one_as_in_opencode(server: ProjectServer, session: str) -> None:
+def test_a_limit_of_zero_returns_one_session_as_in_opencode(server: ProjectServer, session: str) -> None:
     newest = server.post("/session", {})["id"]
     assert [each["id"] for each in server.get("/session?limit=0")] == [newest]
     assert server.get("/weft/session?limit=0") == []
@@ -51,19 +53,19 @@ def test_a_session_is_changed_forked_and_removed(server: ProjectServer, session:
     assert server.get_refusal(server.client.get(f"/session/{session}")) == (404, "NotFoundError")
 
 
-def test_the_archive_holds_the_time_that_a_client_gives_and_an_empty_change_changes_nothing(
+def test_an_archive_has_the_time_of_the_client_and_an_empty_change_changes_nothing(
     server: ProjectServer, session: str
 ) -> None:
-    def archived(body: object) -> object:
+    def patch_archived(body: object) -> object:
         return server.send("PATCH", f"/session/{session}", body)["time"].get("archived")
 
-    assert archived({"time": {"archived": 12345}}) == 12345
-    assert archived({"time": {}}) == 12345
-    assert archived({"title": "other"}) == 12345
-    assert archived({"time": {"archived": 67890.5}}) == 67890.5
+    assert patch_archived({"time": {"archived": 12345}}) == 12345
+    assert patch_archived({"time": {}}) == 12345
+    assert patch_archived({"title": "other"}) == 12345
+    assert patch_archived({"time": {"archived": 67890.5}}) == 67890.5
     assert server.get("/weft/session?archived=true")[0]["id"] == session
     # OpenCode's clients take 0 for "not archived", and have no other way to say so.
-    assert archived({"time": {"archived": 0}}) == 0
+    assert patch_archived({"time": {"archived": 0}}) == 0
     assert server.get("/weft/session?archived=true") == []
     assert [each["id"] for each in server.get("/weft/session?archived=false")] == [session]
 
@@ -81,7 +83,7 @@ ODD = ("ses_x", "msg_x", "nope", "ses_..", "ses_%2e%2e%2fx", "ses%00", "ses_\u00
 
 
 @pytest.mark.parametrize("id", ODD)
-def test_an_id_that_no_session_has_is_not_found_however_odd_it_looks(server: ProjectServer, id: str) -> None:
+def test_an_unknown_session_id_is_not_found_however_odd(server: ProjectServer, id: str) -> None:
     asked = [
         ("GET", "", None),
         ("PATCH", "", {"title": "x"}),
@@ -108,7 +110,7 @@ def test_an_id_that_no_session_has_is_not_found_however_odd_it_looks(server: Pro
     assert server.get("/session") == []
 
 
-def test_what_nothing_else_is_called_is_not_found_either(server: ProjectServer, session: str) -> None:
+def test_other_unknown_ids_are_not_found_either(server: ProjectServer, session: str) -> None:
     asked = [
         ("GET", f"/session/{session}/message/nope", None),
         ("DELETE", f"/session/{session}/message/msg_x/part/prt_x", None),
@@ -128,9 +130,7 @@ def test_what_nothing_else_is_called_is_not_found_either(server: ProjectServer, 
     assert answers == [(404, "NotFoundError")] * len(asked)
 
 
-def test_a_session_with_a_short_id_that_opencode_took_in_is_opened(
-    server: ProjectServer, session: str
-) -> None:
+def test_a_session_with_a_short_id_of_opencode_is_opened(server: ProjectServer, session: str) -> None:
     stored = next((server.project.parent / "storage" / "session").glob(f"*/{session}.json"))
     short = json.loads(stored.read_text()) | {"id": "ses_short"}
     stored.with_name("ses_short.json").write_text(json.dumps(short))
@@ -151,7 +151,7 @@ def test_a_prompt_is_answered_with_the_last_message(server: ProjectServer, sessi
     assert server.get(f"/session/{session}/diff?messageID={answer['info']['parentID']}") == []
 
 
-def test_an_async_prompt_is_stored_when_it_is_acknowledged(tmp_path: Path) -> None:
+def test_an_async_prompt_is_stored_before_it_is_acknowledged(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
         session = server.post("/session", {})["id"]
         assert server.client.post(f"/session/{session}/prompt_async", json=prompt("hi")).status_code == 204
@@ -165,7 +165,7 @@ def test_an_async_prompt_is_stored_when_it_is_acknowledged(tmp_path: Path) -> No
         assert server.get("/session/status") == {}
 
 
-def test_a_run_of_another_server_is_not_aborted_and_it_is_said_who_runs_it(tmp_path: Path) -> None:
+def test_a_run_of_another_server_is_not_aborted_and_the_error_names_its_process(tmp_path: Path) -> None:
     with (
         serve_project(tmp_path, [[Wait(seconds=60)]]) as server,
         serve_project(tmp_path, project=server.project) as other,
@@ -183,7 +183,7 @@ def test_a_run_of_another_server_is_not_aborted_and_it_is_said_who_runs_it(tmp_p
         assert other.post(f"/session/{session}/abort") is True  # there is nothing to abort
 
 
-def test_a_run_in_another_directory_of_the_server_is_aborted_from_any(tmp_path: Path) -> None:
+def test_a_run_can_be_aborted_through_any_directory_of_the_server(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
         (server.project / "sub").mkdir()
         here, below = {"directory": str(server.project)}, {"directory": str(server.project / "sub")}
@@ -194,7 +194,7 @@ def test_a_run_in_another_directory_of_the_server_is_aborted_from_any(tmp_path: 
         assert server.get("/session/status", params=below) == {}
 
 
-def test_a_session_that_is_being_run_is_busy_for_those_who_cannot_wait(tmp_path: Path) -> None:
+def test_a_running_session_is_busy_for_callers_that_cannot_wait(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
         session = server.post("/session", {})["id"]
         server.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
@@ -205,7 +205,7 @@ def test_a_session_that_is_being_run_is_busy_for_those_who_cannot_wait(tmp_path:
         assert server.get_refusal(shell) == (409, "SessionBusyError")
 
 
-def test_messages_come_in_pages_with_a_way_to_the_next(server: ProjectServer, session: str) -> None:
+def test_messages_are_paged_with_a_link_to_the_next(server: ProjectServer, session: str) -> None:
     for number in range(3):
         server.post(f"/session/{session}/message", prompt(f"number {number}"))
     everything = [message["info"]["id"] for message in server.get(f"/session/{session}/message")]
@@ -225,7 +225,7 @@ def test_messages_come_in_pages_with_a_way_to_the_next(server: ProjectServer, se
     assert server.get_refusal(lonely) == (400, "InvalidInputError")
 
 
-def test_the_same_request_sent_twice_is_one_prompt(server: ProjectServer, session: str) -> None:
+def test_a_repeated_request_is_one_prompt(server: ProjectServer, session: str) -> None:
     headers = {"idempotency-key": "a key of mine"}
     first = server.post(f"/session/{session}/message", prompt("hi"), headers=headers)
     again = server.post(f"/session/{session}/message", prompt("hi"), headers=headers)
@@ -237,9 +237,7 @@ def test_the_same_request_sent_twice_is_one_prompt(server: ProjectServer, sessio
     assert len(server.get(f"/session/{session}/message")) == 4
 
 
-def test_two_requests_with_one_key_at_the_same_time_are_one_prompt(
-    server: ProjectServer, session: str
-) -> None:
+def test_two_concurrent_requests_with_one_key_are_one_prompt(server: ProjectServer, session: str) -> None:
     headers, answers = {"idempotency-key": "k"}, []
 
     def send() -> None:
@@ -254,7 +252,18 @@ def test_two_requests_with_one_key_at_the_same_time_are_one_prompt(
     assert len(server.get(f"/session/{session}/message")) == 2
 
 
-def test_a_key_is_remembered_over_a_restart(tmp_path: Path) -> None:
+def test_a_removed_session_leaves_no_key_in_memory(server: ProjectServer, session: str) -> None:
+    def is_held() -> bool:
+        kept = [each for each in gc.get_objects() if isinstance(each, IdempotencyKeys)]
+        return any(session == owner for each in kept for owner, _ in each._ids)
+
+    server.post(f"/session/{session}/message", prompt("hi"), headers={"idempotency-key": "k"})
+    assert is_held()
+    server.send("DELETE", f"/session/{session}")
+    assert not is_held()
+
+
+def test_an_idempotency_key_survives_a_restart(tmp_path: Path) -> None:
     headers = {"idempotency-key": "k"}
     with serve_project(tmp_path) as server:
         session = server.post("/session", {})["id"]
@@ -268,14 +277,14 @@ def test_a_key_is_remembered_over_a_restart(tmp_path: Path) -> None:
         assert server.get_refusal(other) == (409, "ConflictError")
 
 
-def test_an_id_that_the_client_chose_is_kept(server: ProjectServer, session: str) -> None:
+def test_an_id_chosen_by_the_client_is_kept(server: ProjectServer, session: str) -> None:
     id = "msg_1e10b972b001AbCdEfGhIjKlMn"
     answer = server.post(f"/session/{session}/message", prompt("hi", messageID=id))
     assert answer["info"]["parentID"] == id
     assert server.post(f"/session/{session}/message", prompt("hi", messageID=id)) == answer
 
 
-def test_the_python_package_names_model_and_agent_in_its_own_way(server: ProjectServer, session: str) -> None:
+def test_the_fields_of_opencodes_python_package_are_accepted(server: ProjectServer, session: str) -> None:
     flat = prompt("hi", providerID="scripted", modelID="test", mode="plan")
     answer = server.post(f"/session/{session}/message", flat)
     assert (answer["info"]["modelID"], answer["info"]["agent"]) == ("test", "plan")
@@ -286,7 +295,7 @@ def test_the_python_package_names_model_and_agent_in_its_own_way(server: Project
     assert {"providerID", "modelID", "suggestions"} <= set(unknown.json()["data"])
 
 
-def test_a_prompt_without_a_reply_is_stored_and_given_back(server: ProjectServer, session: str) -> None:
+def test_a_prompt_without_a_reply_is_stored_and_returned(server: ProjectServer, session: str) -> None:
     stored = server.post(f"/session/{session}/message", prompt("note this", noReply=True))
     assert stored["info"]["role"] == "user"
     assert server.get(f"/session/{session}/message") == [stored]
@@ -321,7 +330,7 @@ def test_permissions_are_listed_and_answered(tmp_path: Path) -> None:
         assert server.get("/question") == []
 
 
-def test_of_two_answers_to_a_permission_at_the_same_time_one_is_a_conflict(tmp_path: Path) -> None:
+def test_the_second_of_two_concurrent_answers_to_a_permission_is_a_conflict(tmp_path: Path) -> None:
     script = [
         [UseTool(tool="bash", input={"command": "true", "description": "nothing"})],
         [Say(text="done")],
@@ -358,12 +367,12 @@ def wait_for(look: object) -> list[dict[str, str]]:
     raise AssertionError("it did not come to be")
 
 
-def test_nothing_is_shared_where_no_place_is_named(server: ProjectServer, session: str) -> None:
+def test_nothing_is_shared_without_a_configured_server(server: ProjectServer, session: str) -> None:
     assert server.get_refusal(server.client.post(f"/session/{session}/share")) == (400, "InvalidInputError")
     assert server.get_refusal(server.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
 
 
-def test_commands_and_shell_are_carried_out(tmp_path: Path) -> None:
+def test_commands_and_shell_commands_run(tmp_path: Path) -> None:
     config = {"command": {"greet": {"template": "say hello to $ARGUMENTS"}}}
     with serve_project(tmp_path, config=config) as server:
         session = server.post("/session", {})["id"]

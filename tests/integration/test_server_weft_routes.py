@@ -20,7 +20,7 @@ def make(server: ProjectServer, **more: Any) -> str:
     return str(server.post("/session", more)["id"])
 
 
-def test_a_session_is_changed_in_one_step_and_only_as_expected(server: ProjectServer) -> None:
+def test_a_session_is_changed_atomically_and_only_if_it_is_as_expected(server: ProjectServer) -> None:
     session = make(server, title="first")
     before = server.get(f"/session/{session}")
     change = {"title": "second", "pinned": True, "tag": ["red", "blue"]}
@@ -36,7 +36,7 @@ def test_a_session_is_changed_in_one_step_and_only_as_expected(server: ProjectSe
     assert archived["time"]["archived"] > 0
 
 
-def test_sessions_are_listed_by_what_they_are_told_apart_by(server: ProjectServer) -> None:
+def test_sessions_are_filtered_by_their_properties(server: ProjectServer) -> None:
     red, plain = make(server, title="a red one"), make(server)
     server.send("PATCH", f"/weft/session/{red}", {"change": {"tag": ["red"]}})
     assert [each["id"] for each in server.get("/weft/session", params={"tag": "red"})] == [red]
@@ -47,7 +47,7 @@ def test_sessions_are_listed_by_what_they_are_told_apart_by(server: ProjectServe
     assert server.get("/weft/session", 400, params={"order": "size"})["name"] == "InvalidInputError"
 
 
-def test_a_session_is_made_under_an_id_of_ones_own_in_the_project_alone(
+def test_a_session_is_created_under_a_given_id_in_the_project_only(
     server: ProjectServer, tmp_path: Path
 ) -> None:
     id = "ses_0000000000000000000000000a"
@@ -61,7 +61,7 @@ def test_a_session_is_made_under_an_id_of_ones_own_in_the_project_alone(
     assert server.post("/weft/session", {"directory": "out"}, 403)["name"] == "OutsideError"
 
 
-def test_a_tree_goes_into_the_trash_and_comes_back_or_goes_for_good(server: ProjectServer) -> None:
+def test_a_family_of_sessions_is_trashed_restored_or_deleted(server: ProjectServer) -> None:
     top = make(server)
     child = make(server, parentID=top)
     tree = server.get(f"/weft/session/{top}/tree")
@@ -74,13 +74,13 @@ def test_a_tree_goes_into_the_trash_and_comes_back_or_goes_for_good(server: Proj
     assert server.post(f"/weft/session/{top}/restore", status=404)["name"] == "NotFoundError"
 
 
-def test_touching_says_that_it_was_worked_on(server: ProjectServer) -> None:
+def test_touching_updates_the_time_of_a_session(server: ProjectServer) -> None:
     session = make(server)
     before = server.get(f"/session/{session}")["time"]["updated"]
     assert server.post(f"/weft/session/{session}/touch")["time"]["updated"] >= before
 
 
-def test_what_was_said_is_found_counted_and_moved(server: ProjectServer) -> None:
+def test_sessions_are_searched_counted_and_moved(server: ProjectServer) -> None:
     session = make(server, title="about otters")
     server.post(f"/session/{session}/message", prompt("where do otters live"))
     assert [hit["sessionID"] for hit in server.get("/weft/search", params={"words": "otters"})] == [session]
@@ -95,7 +95,7 @@ def test_what_was_said_is_found_counted_and_moved(server: ProjectServer) -> None
     assert len(server.get(f"/session/{session}/message")) == 2
 
 
-def test_a_prompt_is_checked_sent_and_given_back_as_it_was_stored(server: ProjectServer) -> None:
+def test_a_prompt_is_checked_sent_and_returned_as_stored(server: ProjectServer) -> None:
     session = make(server)
     assert server.post("/weft/prompt/check", prompt("hi", agent="nobody"), 404)["name"] == "NotFoundError"
     assert server.post("/weft/prompt/check", prompt("hi"), 204) is None
@@ -103,7 +103,7 @@ def test_a_prompt_is_checked_sent_and_given_back_as_it_was_stored(server: Projec
     assert (sent["info"]["role"], sent["parts"][0]["text"]) == ("user", "hi")
 
 
-def test_messages_and_parts_are_put_where_the_address_says(server: ProjectServer) -> None:
+def test_messages_and_parts_are_stored_under_their_address(server: ProjectServer) -> None:
     session = make(server)
     asked = server.post(f"/weft/session/{session}/submit", prompt("hi", noReply=True))
     info, part = asked["info"], asked["parts"][0]
@@ -122,7 +122,7 @@ def test_compacting_returns_the_summary_and_can_be_undone(server: ProjectServer)
     assert server.post(f"/weft/session/{session}/uncompact") is True
 
 
-def test_aborting_says_whether_there_was_a_run(tmp_path: Path) -> None:
+def test_aborting_returns_whether_there_was_a_run(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Wait(seconds=60)], [Say(text="title")]]) as server:
         session = make(server, title="long")
         assert server.post(f"/weft/session/{session}/abort") is False
@@ -165,7 +165,7 @@ def wait_until_idle(server: ProjectServer, session: str) -> None:
                 return
 
 
-def test_a_grant_has_options_is_listed_and_revoked(tmp_path: Path) -> None:
+def test_a_grant_has_options_and_is_listed_and_revoked(tmp_path: Path) -> None:
     ask = {"permission": {"bash": "ask"}}
     call = UseTool(tool="bash", input={"command": "echo hi", "description": "say hi"})
     with serve_project(tmp_path, [[call], [Say(text="done")]], config=ask) as server:

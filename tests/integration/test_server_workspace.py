@@ -38,7 +38,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProjectS
         yield server
 
 
-def test_no_answer_holds_a_secret(server: ProjectServer) -> None:
+def test_no_response_contains_a_secret(server: ProjectServer) -> None:
     for path in (
         "/config",
         "/global/config",
@@ -57,7 +57,7 @@ def test_no_answer_holds_a_secret(server: ProjectServer) -> None:
         assert (path, answer.status_code, SECRET in answer.text) == (path, 200, False)
 
 
-def test_the_configuration_says_every_key_binding(server: ProjectServer) -> None:
+def test_the_configuration_contains_every_key_binding(server: ProjectServer) -> None:
     config = server.get("/config")
     assert config["keybinds"] == get_default_keybinds()
     assert config["model"] == "scripted/test"
@@ -102,7 +102,7 @@ def test_agents_tools_and_helpers_are_listed(server: ProjectServer) -> None:
     assert [server.get(path) for path in ("/lsp", "/skill", "/experimental/resource")] == [[], [], {}]
 
 
-def test_place_and_project_are_told(server: ProjectServer) -> None:
+def test_paths_and_project_are_returned(server: ProjectServer) -> None:
     path = server.get("/path")
     assert (path["directory"], path["worktree"]) == (str(server.project), str(server.project))
     assert path["home"] == os.environ["HOME"]
@@ -123,7 +123,7 @@ def test_place_and_project_are_told(server: ProjectServer) -> None:
 # --- files ---
 
 
-def test_links_that_lead_nowhere_are_shown_among_the_others(server: ProjectServer) -> None:
+def test_dangling_links_are_listed(server: ProjectServer) -> None:
     (server.project / "circle").symlink_to("circle")
     (server.project / "gone").symlink_to("nowhere")
     nodes = {node["name"]: node["type"] for node in server.get("/file?path=")}
@@ -154,7 +154,7 @@ def test_directories_and_files_are_shown(server: ProjectServer) -> None:
     assert server.get("/file?path=hello.txt") == {"type": "raw", "content": "hello there\n"}
 
 
-def test_what_changed_is_told(server: ProjectServer) -> None:
+def test_changed_files_are_listed(server: ProjectServer) -> None:
     (server.project / "hello.txt").write_text("hello there\nand here\n")
     (server.project / "new.txt").write_text("one\ntwo\n")
     assert server.get("/file/status") == [
@@ -175,7 +175,7 @@ def test_what_changed_is_told(server: ProjectServer) -> None:
     }
 
 
-def test_no_way_leads_out_of_the_project(server: ProjectServer, tmp_path: Path) -> None:
+def test_no_path_leads_out_of_the_project(server: ProjectServer, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.txt").write_text("secret")
@@ -213,7 +213,7 @@ def test_files_that_cannot_be_shown_are_refused(server: ProjectServer) -> None:
         assert server.get_refusal(server.client.get("/file/content", params={"path": path})) == refusal
 
 
-def test_files_and_text_are_found(server: ProjectServer) -> None:
+def test_files_and_text_are_searched(server: ProjectServer) -> None:
     (server.project / "sub").mkdir()
     (server.project / "sub" / "deep_thought.py").write_text("answer = 42\n")
     assert server.get("/find/file?query=dpth") == ["sub/deep_thought.py"]
@@ -252,7 +252,7 @@ def test_file_routes_can_be_left_out(tmp_path: Path) -> None:
 # --- credentials ---
 
 
-def test_credentials_are_stored_for_the_owner_alone(server: ProjectServer) -> None:
+def test_credentials_are_stored_readable_by_the_owner_only(server: ProjectServer) -> None:
     path = Path(os.environ["XDG_DATA_HOME"]) / "opencode" / "auth.json"
     assert server.send("PUT", "/auth/anthropic", {"type": "api", "key": "sk-abc"}) is True
     oauth = {"type": "oauth", "refresh": "r", "access": "a", "expires": 12, "accountId": "me"}
@@ -276,7 +276,7 @@ def test_credentials_are_stored_for_the_owner_alone(server: ProjectServer) -> No
 # --- later and earlier clients ---
 
 
-def test_clients_of_1_18_find_what_they_ask_for_at_start(server: ProjectServer) -> None:
+def test_clients_of_1_18_find_what_they_request_at_start(server: ProjectServer) -> None:
     assert server.get("/experimental/capabilities") == {"backgroundSubagents": False}
     assert server.get("/experimental/console") == {"consoleManagedProviders": [], "switchableOrgCount": 0}
     assert [
@@ -294,7 +294,7 @@ def test_clients_of_1_18_find_what_they_ask_for_at_start(server: ProjectServer) 
     assert rest["cursor"] == {}
 
 
-def test_the_python_package_finds_what_it_asks_for(server: ProjectServer) -> None:
+def test_opencodes_python_package_finds_what_it_requests(server: ProjectServer) -> None:
     app = server.get("/app")
     assert (app["git"], app["path"]["cwd"], app["path"]["root"]) == (
         True,

@@ -17,7 +17,7 @@ WRITERS, TIMES = 3, 12
 KILLS = 25
 
 
-def storm(directory: Path, *given: object) -> Any:
+def run_storm(directory: Path, *given: object) -> Any:
     ended = subprocess.run(
         [sys.executable, str(STORM), *map(str, given)],
         cwd=directory,
@@ -40,8 +40,8 @@ def to_appends(stored: list[list[Any]]) -> list[str]:
     return words
 
 
-def test_appends_of_several_processes_are_whole_unmixed_and_in_each_writers_order(tmp_path: Path) -> None:
-    found = storm(tmp_path, "beside", tmp_path / "history", WRITERS, TIMES)
+def test_concurrent_appends_of_processes_are_complete_and_in_the_order_of_each_writer(tmp_path: Path) -> None:
+    found = run_storm(tmp_path, "beside", tmp_path / "history", WRITERS, TIMES)
     assert found["ends"] == [0] * WRITERS
     assert found["told"] == [list(range(TIMES))] * WRITERS
     words = to_appends(found["stored"])
@@ -52,10 +52,10 @@ def test_appends_of_several_processes_are_whole_unmixed_and_in_each_writers_orde
 
 
 @pytest.mark.slow
-def test_after_every_kill_each_append_is_whole_or_not_there_and_none_that_returned_is_lost(
+def test_after_every_kill_each_append_is_complete_or_absent_and_none_acknowledged_is_lost(
     tmp_path: Path,
 ) -> None:
-    found = storm(tmp_path, "kill", tmp_path / "history", 20_261_117, KILLS)
+    found = run_storm(tmp_path, "kill", tmp_path / "history", 20_261_117, KILLS)
     words = to_appends(found["stored"])
     told = [f"{writer}.{number}" for writer, numbers in enumerate(found["told"]) for number in numbers]
     assert len(told) > KILLS  # every writer had appended before it was killed
@@ -64,7 +64,7 @@ def test_after_every_kill_each_append_is_whole_or_not_there_and_none_that_return
     assert len(words) - len(told) <= KILLS
 
 
-async def test_the_commands_show_a_session_of_the_store_like_any_other(tmp_path: Path) -> None:
+async def test_commands_show_a_session_of_the_store_like_any_other(tmp_path: Path) -> None:
     async with open_store(tmp_path / "history", directory=tmp_path) as store:
         session = await store.session("orders", title="Orders of May")
         await session.append("Where is my parcel?")

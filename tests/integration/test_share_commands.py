@@ -59,7 +59,7 @@ def shell(
     return Shell(server, tmp_path / "storage", capsys)
 
 
-def test_a_session_is_written_as_a_page_for_its_owner_alone(
+def test_a_session_is_written_as_a_page_readable_by_its_owner_only(
     shell: Shell, session: str, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
@@ -90,7 +90,9 @@ def test_a_preview_names_redacted_secrets_and_where_they_are(shell: Shell, sessi
     assert (code, json.loads(out)["kinds"]) == (0, {"anthropic-key": 1})
 
 
-def test_without_a_place_nothing_leaves_and_the_ways_are_named(shell: Shell, session: str) -> None:
+def test_without_a_configured_server_nothing_is_shared_and_the_alternatives_are_named(
+    shell: Shell, session: str
+) -> None:
     code, out, err = shell.run("share", session, "--yes")
     assert (code, out) == (2, "")
     assert ("no place to share to" in err, "weft serve --share" in err, "page.html" in err) == (
@@ -102,7 +104,7 @@ def test_without_a_place_nothing_leaves_and_the_ways_are_named(shell: Shell, ses
     assert (code, "--yes" in err) == (2, True)
 
 
-def test_a_session_is_shared_at_a_server_listed_and_revoked(
+def test_a_session_is_shared_on_a_server_listed_and_revoked(
     shell: Shell, session: str, shares: ShareServer
 ) -> None:
     code, out, _ = shell.run("share", session, "--to", shares.url, "--expires", "7d", "--yes")
@@ -147,62 +149,58 @@ async def announce(store: Path, server: ProjectServer) -> None:
     await FileStore(str(store)).put_value(("sharing", "server"), {"pages": PAGES, "here": server.url})
 
 
-async def test_a_running_server_shows_what_is_shared_from_the_shell(
+async def test_a_running_server_shows_sessions_shared_from_the_shell(
     shell: Shell, server: ProjectServer, session: str, tmp_path: Path
 ) -> None:
     await announce(tmp_path / "storage", server)
-    code, out, _ = await in_thread(shell, "share", session, "--to", "server", "--yes")
+    code, out, _ = await run_in_thread(shell, "share", session, "--to", "server", "--yes")
     path = out.strip().removeprefix(PAGES)
     page = server.client.get(path)
     assert (code, page.status_code, "warp and weft" in page.text) == (0, 200, True)
-    assert (await in_thread(shell, "unshare", session))[0] == 0
+    assert (await run_in_thread(shell, "unshare", session))[0] == 0
     assert server.client.get(path).status_code == 404
 
 
-async def test_a_server_that_is_gone_shows_nothing_and_nothing_is_shared(
+async def test_without_the_server_nothing_is_shown_and_nothing_is_shared(
     shell: Shell, server: ProjectServer, session: str, tmp_path: Path
 ) -> None:
     store = FileStore(str(tmp_path / "storage"))
     await store.put_value(("sharing", "server"), {"pages": PAGES, "here": "http://127.0.0.1:9"})
-    code, _, err = await in_thread(shell, "share", session, "--yes")
+    code, _, err = await run_in_thread(shell, "share", session, "--yes")
     assert (code, "no server shows pages" in err) == (1, True)
     assert server.get("/weft/share") == []
     assert server.get(f"/session/{session}").get("share") is None
 
 
-async def in_thread(shell: Shell, *words: str) -> tuple[int, str, str]:
+async def run_in_thread(shell: Shell, *words: str) -> tuple[int, str, str]:
     return await asyncio.to_thread(shell.run, *words)
 
 
-def configured(**more: object) -> None:
+def configure(**more: object) -> None:
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode" / "opencode.json"
     own.write_text(json.dumps({"model": "scripted/demo", **more}))
 
 
-def test_a_run_is_shared_before_it_begins_and_is_there_whole_at_its_end(
-    shell: Shell, shares: ShareServer
-) -> None:
-    configured(enterprise={"url": shares.url})
+def test_a_run_is_shared_before_it_begins_and_complete_at_its_end(shell: Shell, shares: ShareServer) -> None:
+    configure(enterprise={"url": shares.url})
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello there")
     assert (code, f"~  {shares.url}/share/shr1" in err) == (0, True)
     assert "hello there" in json.dumps(shares.shares["shr1"].items)
 
 
 @pytest.mark.parametrize("words", [(), ("--share",)])
-def test_a_run_that_shares_by_itself_does_so_once(
-    shell: Shell, shares: ShareServer, words: tuple[str, ...]
-) -> None:
-    configured(enterprise={"url": shares.url}, share="auto")
+def test_an_automatic_share_happens_once(shell: Shell, shares: ShareServer, words: tuple[str, ...]) -> None:
+    configure(enterprise={"url": shares.url}, share="auto")
     _, _, err = shell.run("run", *words, "-m", "scripted/demo", "--max-steps", "1", "hello there")
     assert (shares.created, err.count("/share/shr1")) == (1, 1)
     assert "hello there" in json.dumps(shares.shares["shr1"].items)
 
 
 @pytest.mark.parametrize("off", ["config", "flag"])
-def test_a_run_that_may_not_be_shared_does_not_begin(
+def test_a_run_that_may_not_be_shared_does_not_start(
     shell: Shell, server: ProjectServer, shares: ShareServer, monkeypatch: pytest.MonkeyPatch, off: str
 ) -> None:
-    configured(enterprise={"url": shares.url}, **({"share": "disabled"} if off == "config" else {}))
+    configure(enterprise={"url": shares.url}, **({"share": "disabled"} if off == "config" else {}))
     if off == "flag":
         monkeypatch.setenv("OPENCODE_DISABLE_SHARE", "1")
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
@@ -210,16 +208,16 @@ def test_a_run_that_may_not_be_shared_does_not_begin(
     assert (server.get("/session"), shares.requests) == ([], [])
 
 
-def test_a_project_that_is_not_trusted_shares_nothing(
+def test_an_untrusted_project_shares_nothing(
     shell: Shell, server: ProjectServer, shares: ShareServer
 ) -> None:
-    configured()
+    configure()
     said = {"share": "auto", "autoshare": True, "enterprise": {"url": shares.url}}
     (server.project / "opencode.json").write_text(json.dumps(said))
     assert shell.run("run", "-m", "scripted/demo", "--max-steps", "1", "hello")[0] == ExitCode.BUDGET
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
     assert (code, "no place to share to" in err, shares.requests) == (2, True, [])
     (server.project / "opencode.json").write_text(json.dumps({"share": "disabled"}))
-    configured(enterprise={"url": shares.url})
+    configure(enterprise={"url": shares.url})
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
     assert (code, "disabled" in err, shares.requests) == (2, True, [])

@@ -32,7 +32,7 @@ def server(tmp_path: Path) -> Iterator[ProjectServer]:
 
 
 @pytest.fixture
-def anybody(server: ProjectServer) -> Iterator[httpx2.Client]:
+def anonymous(server: ProjectServer) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=server.url, timeout=60) as client:
         yield client
 
@@ -52,9 +52,9 @@ def statuses(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
     return {(answer.status_code, answer.text) for answer in answers}
 
 
-def test_the_address_of_a_page_grants_reading_only(server: ProjectServer, anybody: httpx2.Client) -> None:
+def test_the_address_of_a_page_grants_reading_only(server: ProjectServer, anonymous: httpx2.Client) -> None:
     session, path = share(server)
-    page = anybody.get(path)
+    page = anonymous.get(path)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "<h1>&lt;b&gt;warp&lt;/b&gt;</h1>" in page.text
     assert "Here is a short answer." in page.text
@@ -65,27 +65,27 @@ def test_the_address_of_a_page_grants_reading_only(server: ProjectServer, anybod
         ("DELETE", path),
         ("GET", "/weft/share"),
     ):
-        assert anybody.request(method, where).status_code == 401
-    assert anybody.get(path, headers={"host": "evil.test"}).status_code == 403
-    assert anybody.get(path, headers={"origin": "https://evil.test"}).status_code == 403
+        assert anonymous.request(method, where).status_code == 401
+    assert anonymous.get(path, headers={"host": "evil.test"}).status_code == 403
+    assert anonymous.get(path, headers={"origin": "https://evil.test"}).status_code == 403
 
 
-def test_pages_let_nothing_run_and_are_kept_by_nobody(server: ProjectServer, anybody: httpx2.Client) -> None:
+def test_pages_run_nothing_and_are_not_cached(server: ProjectServer, anonymous: httpx2.Client) -> None:
     _, path = share(server)
     for end in ("", "/data", "/none"):
-        headers = anybody.get(path + end).headers
+        headers = anonymous.get(path + end).headers
         assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
         assert (headers["cache-control"], headers["x-robots-tag"]) == ("no-store", "noindex, nofollow")
         assert headers["x-frame-options"] == "DENY"
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
-    assert anybody.get(path).headers["content-security-policy"] == LIVE_POLICY
+    assert anonymous.get(path).headers["content-security-policy"] == LIVE_POLICY
     assert "unsafe" not in LIVE_POLICY
 
 
-def test_the_data_of_a_page_is_the_redacted_export(server: ProjectServer, anybody: httpx2.Client) -> None:
+def test_the_data_of_a_page_is_the_redacted_export(server: ProjectServer, anonymous: httpx2.Client) -> None:
     session, path = share(server)
-    data = anybody.get(f"{path}/data")
+    data = anonymous.get(f"{path}/data")
     assert data.headers["content-type"] == "application/json; charset=utf-8"
     assert (data.json()["info"]["id"], len(data.json()["messages"])) == (session, 2)
     assert (KEY in data.text, str(server.project) in data.text, "secret" in data.json()["info"]["share"]) == (
@@ -95,12 +95,14 @@ def test_the_data_of_a_page_is_the_redacted_export(server: ProjectServer, anybod
     )
 
 
-def test_nothing_is_listed_and_no_guess_tells_anything(server: ProjectServer, anybody: httpx2.Client) -> None:
+def test_nothing_is_listed_and_guessing_reveals_nothing(
+    server: ProjectServer, anonymous: httpx2.Client
+) -> None:
     _, path = share(server)
     wrong = path[:-1] + ("0" if path[-1] != "0" else "1")
-    refused = {anybody.get(each).text for each in (wrong, "/s/x", f"/s/{'0' * 40}", "/s/..%2f..%2fetc")}
+    refused = {anonymous.get(each).text for each in (wrong, "/s/x", f"/s/{'0' * 40}", "/s/..%2f..%2fetc")}
     assert len({text for text in refused if "there is no such page" in text}) == 1
-    assert [anybody.get(each).status_code for each in ("/s/", "/s", wrong, f"{path}/more")] == [
+    assert [anonymous.get(each).status_code for each in ("/s/", "/s", wrong, f"{path}/more")] == [
         404,
         401,
         404,
@@ -109,26 +111,26 @@ def test_nothing_is_listed_and_no_guess_tells_anything(server: ProjectServer, an
     assert len(path.rpartition("/")[2]) == 40
 
 
-def test_a_revoked_share_is_gone_from_every_route(server: ProjectServer, anybody: httpx2.Client) -> None:
+def test_a_revoked_share_is_gone_from_every_route(server: ProjectServer, anonymous: httpx2.Client) -> None:
     session, path = share(server)
-    assert {status for status, _ in statuses_of_two(anybody, path)} == {200}
+    assert {status for status, _ in compare_two_statuses(anonymous, path)} == {200}
     assert server.send("DELETE", f"/session/{session}/share").get("share") is None
-    found = statuses(anybody, path)
+    found = statuses(anonymous, path)
     assert {status for status, _ in found} == {404}
-    assert found == statuses(anybody, f"/s/{'0' * 40}")
+    assert found == statuses(anonymous, f"/s/{'0' * 40}")
     assert server.get_refusal(server.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
     _, again = share(server)
     assert again != path
 
 
-def test_a_browser_is_told_so_by_a_page_that_says_nothing_else(
-    server: ProjectServer, anybody: httpx2.Client
+def test_a_browser_gets_the_same_page_for_every_missing_share(
+    server: ProjectServer, anonymous: httpx2.Client
 ) -> None:
     session, path = share(server)
     server.send("DELETE", f"/session/{session}/share")
     browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-    gone = [anybody.get(path + end, headers=browser) for end in ("", "/data", "/live", "/more")]
-    gone.append(anybody.get(f"/s/{'0' * 40}", headers=browser))
+    gone = [anonymous.get(path + end, headers=browser) for end in ("", "/data", "/live", "/more")]
+    gone.append(anonymous.get(f"/s/{'0' * 40}", headers=browser))
     assert {(each.status_code, each.headers["content-type"]) for each in gone} == {
         (404, "text/html; charset=utf-8")
     }
@@ -139,44 +141,44 @@ def test_a_browser_is_told_so_by_a_page_that_says_nothing_else(
     assert {each.headers["cache-control"] for each in gone} == {"no-store"}
 
 
-def statuses_of_two(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
+def compare_two_statuses(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
     """Return the statuses of the routes that are not streams."""
     return {(client.get(path + end).status_code, end) for end in ("", "/data")}
 
 
-def test_removing_a_session_revokes_its_share_first(server: ProjectServer, anybody: httpx2.Client) -> None:
+def test_removing_a_session_revokes_its_share_first(server: ProjectServer, anonymous: httpx2.Client) -> None:
     session, path = share(server)
     server.send("DELETE", f"/session/{session}")
-    assert {status for status, _ in statuses(anybody, path)} == {404}
+    assert {status for status, _ in statuses(anonymous, path)} == {404}
     assert server.get("/weft/share") == []
 
 
 def test_expired_shares_are_gone_from_every_route(
-    server: ProjectServer, anybody: httpx2.Client, tmp_path: Path
+    server: ProjectServer, anonymous: httpx2.Client, tmp_path: Path
 ) -> None:
     _, path = share(server, expires=4_000_000_000_000)
     [listed] = server.get("/weft/share")
     assert listed["expires"] == 4_000_000_000_000
-    assert "It is shown until 2096-10-02" in anybody.get(path).text
+    assert "It is shown until 2096-10-02" in anonymous.get(path).text
     book = tmp_path / "storage" / ".weft" / "kept" / "sharing" / "book.json"
     assert book.stat().st_mode & 0o077 == 0
     book.write_text(book.read_text().replace("4000000000000", "4000"))
-    assert {status for status, _ in statuses(anybody, path)} == {404}
+    assert {status for status, _ in statuses(anonymous, path)} == {404}
     assert server.get("/weft/share") == []
     early = server.client.post(f"/weft/session/{listed['sessionID']}/share", json={"expires": 4000})
     assert server.get_refusal(early) == (400, "InvalidInputError")
 
 
 def test_a_page_follows_its_session_and_its_stream_ends_with_the_share(
-    server: ProjectServer, anybody: httpx2.Client
+    server: ProjectServer, anonymous: httpx2.Client
 ) -> None:
     session, path = share(server)
-    with anybody.stream("GET", f"{path}/live") as stream:
+    with anonymous.stream("GET", f"{path}/live") as stream:
         lines = stream.iter_lines()
         assert next(lines) == ": here"
         server.post(f"/session/{session}/message", prompt("and one more thing"))
         assert next(line for line in lines if line.startswith("event")) == "event: changed"
-        assert "and one more thing" in anybody.get(path).text
+        assert "and one more thing" in anonymous.get(path).text
         server.send("DELETE", f"/session/{session}/share")
         assert [line for line in lines if line.startswith("event")][-1] == "event: ended"
 
@@ -191,19 +193,19 @@ def test_a_preview_shows_what_would_be_redacted_and_shares_nothing(server: Proje
 
 
 def test_shares_are_listed_without_secrets_and_revoked_by_their_own_id(
-    server: ProjectServer, anybody: httpx2.Client
+    server: ProjectServer, anonymous: httpx2.Client
 ) -> None:
     session, path = share(server, redact=False, attachments=False)
-    assert KEY in anybody.get(path).text
+    assert KEY in anonymous.get(path).text
     [listed] = server.get("/weft/share")
     assert (listed["sessionID"], listed["target"], listed["redact"]) == (session, "server", False)
     assert "secret" not in json.dumps(listed)
     assert server.send("DELETE", f"/weft/share/{listed['id']}") is True
-    assert anybody.get(path).status_code == 404
+    assert anonymous.get(path).status_code == 404
     assert server.get_refusal(server.client.delete(f"/weft/share/{listed['id']}")) == (404, "NotFoundError")
 
 
-def test_where_no_pages_are_served_nothing_is_shown_or_taken_in(tmp_path: Path) -> None:
+def test_without_pages_nothing_is_shown_or_received(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server:
         session = server.post("/session", {})["id"]
         assert server.get_refusal(server.client.post(f"/session/{session}/share")) == (
@@ -217,7 +219,7 @@ def test_where_no_pages_are_served_nothing_is_shown_or_taken_in(tmp_path: Path) 
         )
 
 
-def test_routes_that_are_left_out_are_not_there(tmp_path: Path) -> None:
+def test_disabled_routes_do_not_exist(tmp_path: Path) -> None:
     with serve_project(tmp_path, routes={"share": False}, pages=PAGES) as server:
         session = server.post("/session", {})["id"]
         path = server.post(f"/session/{session}/share")["share"]["url"].removeprefix(PAGES)
@@ -228,8 +230,8 @@ def test_routes_that_are_left_out_are_not_there(tmp_path: Path) -> None:
 # --- what others send here ---
 
 
-async def test_another_engine_shares_here_and_revokes_it(
-    server: ProjectServer, anybody: httpx2.Client
+async def test_another_engine_shares_here_and_revokes_its_share(
+    server: ProjectServer, anonymous: httpx2.Client
 ) -> None:
     address = server.url.replace("http://", f"http://{':'.join(LOGIN)}@")
     async with open_engine(
@@ -241,13 +243,13 @@ async def test_another_engine_shares_here_and_revokes_it(
         path = shared.share.url.removeprefix(PAGES)
         await afar.api.prompt(session.id, text_prompt(f"with {KEY}"))
         await afar.api.sharing.catch_up()
-        page = anybody.get(path).text
+        page = anonymous.get(path).text
         assert ("from afar" in page, "elsewhere" in page, KEY in page) == (True, True, False)
         [listed] = server.get("/weft/share")
         assert (listed["target"], listed["sessionID"]) == ("received", session.id)
         assert server.client.get(f"/session/{session.id}").status_code == 404
         await afar.api.sharing.unshare(session.id)
-        assert {status for status, _ in statuses(anybody, path)} == {404}
+        assert {status for status, _ in statuses(anonymous, path)} == {404}
     async with open_engine(sharing=ShareSettings(server=server.url), skip_waits=True) as stranger:
         session = await stranger.api.create_session(SessionInput())
         with pytest.raises(SharingError, match="refused: status 401") as refused:
@@ -255,35 +257,35 @@ async def test_another_engine_shares_here_and_revokes_it(
         assert "name:password@host" in refused.value.hint
 
 
-def test_what_is_sent_here_wants_its_secret_and_has_to_be_a_session(
-    server: ProjectServer, anybody: httpx2.Client
+def test_received_items_need_the_secret_and_must_be_a_session(
+    server: ProjectServer, anonymous: httpx2.Client
 ) -> None:
     ticket = server.post("/api/share", {"sessionID": f"ses_{'0' * 26}"})
     assert set(ticket) == {"id", "url", "secret"}
     address, path = f"/api/share/{ticket['id']}", f"/s/{ticket['id']}"
-    assert anybody.get(path).status_code == 404  # nothing has come yet
+    assert anonymous.get(path).status_code == 404  # nothing has come yet
     info = server.post("/session", {"title": "sent"})
     good = {"secret": ticket["secret"], "data": [{"type": "session", "data": info}]}
     assert server.client.post(f"{address}/sync", json={**good, "secret": "x"}).status_code == 404
-    assert anybody.post(f"{address}/sync", json=good).status_code == 401
+    assert anonymous.post(f"{address}/sync", json=good).status_code == 401
     bad = {**good, "data": [{"type": "part", "data": {"type": "text", "id": "../x"}}]}
     assert server.get_refusal(server.client.post(f"{address}/sync", json=bad)) == (400, "InvalidInputError")
     assert server.post(f"{address}/sync", good) == {}
-    assert "<h1>sent</h1>" in anybody.get(path).text
+    assert "<h1>sent</h1>" in anonymous.get(path).text
     assert server.client.request("DELETE", address, json={"secret": "x"}).status_code == 404
     assert server.send("DELETE", address, {"secret": ticket["secret"]}) == {}
-    assert anybody.get(path).status_code == 404
+    assert anonymous.get(path).status_code == 404
     assert server.client.post(f"{address}/sync", json=good).status_code == 404
     assert server.client.post("/api/share", json={"sessionID": "../x"}).status_code == 400
 
 
-def test_the_secret_of_what_was_received_is_kept_as_a_hash(server: ProjectServer, tmp_path: Path) -> None:
+def test_the_secret_of_a_received_share_is_stored_as_a_hash(server: ProjectServer, tmp_path: Path) -> None:
     ticket = server.post("/api/share", {"sessionID": f"ses_{'0' * 26}"})
     kept = "".join(path.read_text() for path in (tmp_path / "storage").rglob("*.json"))
     assert (ticket["id"] in kept, ticket["secret"] in kept) == (True, False)
 
 
-def test_a_share_has_a_largest_size(server: ProjectServer) -> None:
+def test_a_share_has_a_size_limit(server: ProjectServer) -> None:
     ticket = server.post("/api/share", {"sessionID": f"ses_{'0' * 26}"})
     info = {**server.post("/session", {}), "title": "x" * (17 << 20)}
     body = {"secret": ticket["secret"], "data": [{"type": "session", "data": info}]}

@@ -48,7 +48,7 @@ def engine(shares: ShareServer, *script: Any, mode: Any = "manual", **more: Any)
     return open_engine(*script, sharing=settings, skip_waits=True, **more)
 
 
-async def shared(engine: Engine) -> SessionInfo:
+async def share_session(engine: Engine) -> SessionInfo:
     session = await engine.api.create_session(SessionInput(title="warp"))
     return await engine.api.sharing.share(session.id)
 
@@ -59,7 +59,7 @@ async def list_published_text(engine: Engine, after: int = 0) -> str:
     return "\n".join(encode(each.event).decode() for each in published_events)
 
 
-async def test_a_session_is_there_whole_once_it_is_shared(shares: ShareServer) -> None:
+async def test_a_shared_session_is_complete(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="an answer")]) as here:
         session = await here.api.create_session(SessionInput(title="warp"))
         await here.api.prompt(session.id, text_prompt("a prompt"))
@@ -78,9 +78,9 @@ async def test_a_session_is_there_whole_once_it_is_shared(shares: ShareServer) -
         assert shares.created == 1
 
 
-async def test_what_happens_later_is_sent_once_and_the_last_second_is_not_lost(shares: ShareServer) -> None:
+async def test_later_changes_are_sent_once_and_the_last_second_is_not_lost(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="one two three")], clock=HandClock(NOW)) as here:
-        session = await shared(here)
+        session = await share_session(here)
         await here.api.prompt(session.id, text_prompt("go"))
         [hosted] = shares.shares.values()
         assert len(hosted.batches) == 1
@@ -89,10 +89,10 @@ async def test_what_happens_later_is_sent_once_and_the_last_second_is_not_lost(s
     assert "warp" in json.dumps(hosted.items[f"session/{session.id}"])
 
 
-async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: ShareServer) -> None:
+async def test_changes_of_a_running_session_are_sent_a_second_later(shares: ShareServer) -> None:
     clock = HandClock(NOW)
     async with engine(shares, [Say(text="first")], [Say(text="second")], clock=clock) as here:
-        session = await shared(here)
+        session = await share_session(here)
         [hosted] = shares.shares.values()
         await here.api.prompt(session.id, text_prompt("go"))
         await clock.somebody_sleeps(1.0)
@@ -110,17 +110,30 @@ async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: S
     assert (sent > 0, again & before) == (True, set())
 
 
+async def test_a_session_that_another_process_shared_is_sent_when_it_is_renamed_here(
+    shares: ShareServer,
+) -> None:
+    store = MemoryStore()
+    async with engine(shares, store=store) as here, engine(shares, store=store) as elsewhere:
+        session = await here.api.create_session(SessionInput(title="warp"))
+        await elsewhere.api.sharing.share(session.id)
+        await here.api.rename_session(session.id, "weft")
+        await here.api.sharing.catch_up()
+        [hosted] = shares.shares.values()
+        assert hosted.items[f"session/{session.id}"]["title"] == "weft"
+
+
 async def test_secrets_are_redacted_before_anything_is_sent(shares: ShareServer) -> None:
     steps = [[UseTool(tool="echo", input={"words": f"TOKEN={KEY}"})], [Say(text=f"{KEY} as you see")]]
     async with engine(shares, *steps) as here:
-        session = await shared(here)
+        session = await share_session(here)
         await here.api.prompt(session.id, text_prompt(f"use {KEY}"))
     words = shares.all_text()
     assert "[redacted:anthropic-key:1]" in words
     assert KEY[:13] not in words
 
 
-class Halves:
+class HalfSecretProvider:
     """A model that stops in the middle of a secret."""
 
     def __init__(self, clock: HandClock) -> None:
@@ -137,10 +150,10 @@ class Halves:
         yield Finished(reason="stop", usage=Usage())
 
 
-async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(shares: ShareServer) -> None:
+async def test_a_secret_is_not_sent_before_it_is_complete(shares: ShareServer) -> None:
     clock = HandClock(NOW)
-    async with engine(shares, clock=clock, provider=Halves(clock)) as here:
-        session = await shared(here)
+    async with engine(shares, clock=clock, provider=HalfSecretProvider(clock)) as here:
+        session = await share_session(here)
         running = asyncio.ensure_future(here.api.prompt(session.id, text_prompt("go")))
         await clock.somebody_sleeps(100)
         clock.turn(1000)
@@ -152,7 +165,7 @@ async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(s
     assert "it is [redacted:anthropic-key:1]" in shares.all_text()
 
 
-async def test_redaction_can_be_switched_off(shares: ShareServer) -> None:
+async def test_redaction_can_be_disabled(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.prompt(session.id, text_prompt(f"use {KEY}"))
@@ -170,9 +183,9 @@ async def test_a_preview_sends_nothing(shares: ShareServer) -> None:
     assert shares.requests == []
 
 
-async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: ShareServer) -> None:
+async def test_the_secret_is_in_no_session_event_or_export(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
-        session = await shared(here)
+        session = await share_session(here)
         await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
         published_events = await list_published_text(here)
@@ -188,7 +201,7 @@ async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: ShareS
     assert "the-secret-1" not in json.dumps(items)
 
 
-async def test_opencode_finds_a_record_only_of_the_server_it_would_use_itself(shares: ShareServer) -> None:
+async def test_opencode_finds_only_records_of_the_server_it_would_use_itself(shares: ShareServer) -> None:
     async with open_engine(sharing=ShareSettings(), skip_waits=True) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
@@ -201,7 +214,7 @@ async def test_opencode_finds_a_record_only_of_the_server_it_would_use_itself(sh
 # --- nothing leaves unasked ---
 
 
-async def test_without_a_place_to_share_to_it_is_refused_and_says_the_way_out() -> None:
+async def test_sharing_without_a_configured_server_is_refused_with_a_hint() -> None:
     async with open_engine() as here:
         session = await here.api.create_session(SessionInput())
         with pytest.raises(InvalidInputError, match="no place to share to") as refused:
@@ -214,14 +227,14 @@ async def test_without_a_place_to_share_to_it_is_refused_and_says_the_way_out() 
         assert (await here.api.get_session(session.id)).share is None
 
 
-async def test_an_invalid_configured_share_server_is_named_on_sharing() -> None:
+async def test_an_invalid_share_server_is_reported_when_sharing() -> None:
     async with open_engine(sharing=ShareSettings(server="ftp://e.test")) as here:
         session = await here.api.create_session(SessionInput())
         with pytest.raises(InvalidInputError, match=r"enterprise\.url"):
             await here.api.sharing.share(session.id)
 
 
-async def test_what_is_switched_off_is_refused_and_leaves_no_trace(shares: ShareServer) -> None:
+async def test_disabled_sharing_is_refused_and_leaves_no_trace(shares: ShareServer) -> None:
     settings = ShareSettings(mode="disabled", disabled_by="the test", server=shares.url)
     async with open_engine(sharing=settings) as here:
         session = await here.api.create_session(SessionInput())
@@ -233,7 +246,9 @@ async def test_what_is_switched_off_is_refused_and_leaves_no_trace(shares: Share
     assert shares.requests == []
 
 
-async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(shares: ShareServer) -> None:
+async def test_an_automatic_share_happens_once_and_never_for_a_child_a_fork_or_an_import(
+    shares: ShareServer,
+) -> None:
     async with engine(shares, [Say(text="ok")], mode="auto") as here:
         session = await here.api.create_session(SessionInput())
         again = await here.api.sharing.share(session.id)  # as `run --share` does
@@ -250,7 +265,7 @@ async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(
     assert shares.created == 1
 
 
-async def test_an_auto_share_that_fails_is_told_and_the_session_goes_on(shares: ShareServer) -> None:
+async def test_a_failed_automatic_share_is_reported_and_the_session_continues(shares: ShareServer) -> None:
     shares.next_statuses += [403]
     async with engine(shares, mode="auto") as here:
         events = here.api.events()
@@ -258,7 +273,7 @@ async def test_an_auto_share_that_fails_is_told_and_the_session_goes_on(shares: 
         await here.api.sharing.catch_up()
         warned = [
             published.event
-            async for published in _first(events, 3)
+            async for published in _take_first(events, 3)
             if isinstance(published.event, SessionWarned)
         ]
         assert [each.session_id for each in warned] == [session.id]
@@ -266,7 +281,7 @@ async def test_an_auto_share_that_fails_is_told_and_the_session_goes_on(shares: 
         assert (await here.api.get_session(session.id)).share is None
 
 
-async def _first(events: Any, count: int) -> Any:
+async def _take_first(events: Any, count: int) -> Any:
     for _ in range(count):
         yield await anext(events)
 
@@ -274,14 +289,14 @@ async def _first(events: Any, count: int) -> Any:
 # --- trouble on the way ---
 
 
-async def test_what_may_go_better_a_moment_later_is_tried_again(shares: ShareServer) -> None:
+async def test_a_transient_failure_is_retried(shares: ShareServer) -> None:
     shares.next_statuses += [503, 429, 500]
     async with engine(shares) as here:
-        assert (await shared(here)).share is not None
+        assert (await share_session(here)).share is not None
     assert [path for _, path in shares.requests] == ["/api/share"] * 4 + ["/api/share/shr1/sync"]
 
 
-async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: ShareServer) -> None:
+async def test_a_lasting_failure_is_an_error_and_leaves_nothing_behind(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await here.api.create_session(SessionInput())
         shares.next_statuses += [503] * 4
@@ -304,9 +319,9 @@ async def test_a_share_that_cannot_be_filled_is_revoked(shares: ShareServer) -> 
         assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
 
 
-async def test_what_could_not_be_sent_is_sent_with_the_next_change(shares: ShareServer) -> None:
+async def test_items_that_could_not_be_sent_are_sent_with_the_next_change(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="first")], [Say(text="second")]) as here:
-        session = await shared(here)
+        session = await share_session(here)
         shares.next_statuses += [503] * 4
         await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
@@ -317,9 +332,9 @@ async def test_what_could_not_be_sent_is_sent_with_the_next_change(shares: Share
         assert ("first" in said, "second" in said) == (True, True)
 
 
-async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: ShareServer) -> None:
+async def test_a_share_removed_on_the_server_is_removed_here_with_a_notice(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
-        session = await shared(here)
+        session = await share_session(here)
         before = here.api.bus.cursor
         shares.shares.clear()
         await here.api.prompt(session.id, text_prompt("go"))
@@ -334,7 +349,7 @@ async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: 
 
 async def test_unsharing_removes_the_share_at_the_server_and_here(shares: ShareServer) -> None:
     async with engine(shares) as here:
-        session = await shared(here)
+        session = await share_session(here)
         assert (await here.api.sharing.unshare(session.id)).share is None
         assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
         assert await here.store.find_value(("session_share", session.id)) is None
@@ -345,7 +360,7 @@ async def test_unsharing_removes_the_share_at_the_server_and_here(shares: ShareS
 
 async def test_a_share_that_cannot_be_revoked_stays_listed_and_can_be_forgotten(shares: ShareServer) -> None:
     async with engine(shares) as here:
-        session = await shared(here)
+        session = await share_session(here)
         shares.next_delete_statuses += [503] * 4
         with pytest.raises(SharingError, match="is still shown at") as refused:
             await here.api.sharing.unshare(session.id)
@@ -359,7 +374,7 @@ async def test_a_share_that_cannot_be_revoked_stays_listed_and_can_be_forgotten(
 
 async def test_a_session_is_removed_only_after_its_share_is_revoked(shares: ShareServer) -> None:
     async with engine(shares) as here:
-        session = await shared(here)
+        session = await share_session(here)
         child = await here.api.create_session(SessionInput(parent_id=session.id))
         await here.api.sharing.share(child.id)
         shares.next_delete_statuses += [503] * 4
@@ -374,7 +389,7 @@ async def test_a_session_is_removed_only_after_its_share_is_revoked(shares: Shar
 
 async def test_a_share_of_opencode_is_listed_and_revoked(shares: ShareServer) -> None:
     async with engine(shares) as here:
-        session = await shared(here)
+        session = await share_session(here)
         await here.store.put_value(RECORDS_KEY, None)  # all that OpenCode would have left
         [listed] = await here.api.sharing.list_shares()
         assert (listed.id, listed.known) == ("shr1", False)
@@ -399,7 +414,7 @@ async def test_expired_shares_are_revoked_by_the_next_command(shares: ShareServe
         assert (await here.api.get_session(session.id)).share is None
 
 
-async def test_a_shared_session_is_not_shared_at_another_server(shares: ShareServer) -> None:
+async def test_a_shared_session_is_not_shared_on_another_server(shares: ShareServer) -> None:
     async with engine(shares, host="http://pages.test") as here:
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(to="server"))
@@ -431,7 +446,7 @@ async def test_sharing_again_with_other_options_is_refused(
 async def test_the_password_is_sent_and_never_shown(shares: ShareServer) -> None:
     server = shares.url.replace("http://", "http://ada:pass%20word@")
     async with open_engine(sharing=ShareSettings(server=server), skip_waits=True) as here:
-        session = await shared(here)
+        session = await share_session(here)
         assert "pass" not in encode(await here.api.sharing.list_shares()).decode()
         shares.next_delete_statuses += [401]
         with pytest.raises(SharingError) as refused:
@@ -445,7 +460,7 @@ async def test_a_share_can_be_revoked_from_the_store_its_session_moved_to(
 ) -> None:
     source, target = MemoryStore(), MemoryStore()
     async with engine(shares, store=source) as here:
-        session = await shared(here)
+        session = await share_session(here)
     await migrate(source, target)
     async with engine(shares, store=target) as here:
         assert [each.id for each in await here.api.sharing.list_shares()] == ["shr1"]

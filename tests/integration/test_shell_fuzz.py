@@ -11,7 +11,7 @@ from given.shell_trial import Effects, is_possible, make_trial_tree, open_trial
 pytestmark = pytest.mark.skipif(not is_possible(), reason="bubblewrap cannot put up a sandbox here")
 
 
-def test_a_trial_tells_what_a_command_did(tmp_path: Path) -> None:
+def test_a_trial_reports_what_a_command_did(tmp_path: Path) -> None:
     tree = make_trial_tree(tmp_path.resolve())
     commands = (
         "ls",
@@ -34,7 +34,7 @@ def test_a_trial_tells_what_a_command_did(tmp_path: Path) -> None:
     assert (tree.project / "build" / "out.o").exists()
 
 
-def test_what_was_done_is_held_against_what_the_rules_forbid() -> None:
+def test_the_effects_of_a_command_are_compared_with_the_rules() -> None:
     changed, read = Effects(changed=("project/MARK",)), Effects(read=("project/.env",))
     removed, hook = Effects(ran=("rm",)), Effects(changed=("project/.git/hooks/pre-commit",))
     assert [find_holes(deeds) for deeds in (Effects(), changed, read, removed, hook)] == [
@@ -46,7 +46,7 @@ def test_what_was_done_is_held_against_what_the_rules_forbid() -> None:
     ]
 
 
-def test_nothing_that_is_judged_harmless_does_what_is_forbidden() -> None:
+def test_no_command_that_is_judged_harmless_does_anything_forbidden() -> None:
     found = fuzz(seed=20, count=400)
     assert found.holes == ()
     assert found.tried > 300

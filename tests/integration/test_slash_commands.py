@@ -76,7 +76,7 @@ def configure(template: str, **more: Any) -> dict[str, CommandConfig | Command]:
     return {"go": CommandConfig(template=template, **more)}
 
 
-async def test_a_command_is_a_prompt_with_its_arguments_in_it(tmp_path: Path) -> None:
+async def test_a_command_is_a_prompt_filled_with_its_arguments(tmp_path: Path) -> None:
     async with open_project(tmp_path, configure("Fix $1 in $2.")) as project:
         answer = await project.run("go", 'bug "the loom" now')
 
@@ -100,7 +100,7 @@ async def test_an_event_reports_an_executed_command(tmp_path: Path) -> None:
         )
 
 
-async def test_an_unknown_command_is_named_with_those_near_it_and_nothing_is_stored(
+async def test_an_unknown_command_is_refused_with_similar_names_and_nothing_is_stored(
     tmp_path: Path,
 ) -> None:
     async with open_project(tmp_path, configure("Go.")) as project:
@@ -144,7 +144,7 @@ async def test_a_shell_command_is_replaced_by_its_output(tmp_path: Path) -> None
         assert await project.get_prompt_text() == "Notes:\none\ntwo\nand a$1b of three."
 
 
-async def test_typed_arguments_are_never_run(tmp_path: Path) -> None:
+async def test_typed_arguments_are_never_executed(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     typed = f"!`touch {marker}` $(touch {marker}) `touch {marker}`; touch {marker}"
     async with open_project(
@@ -168,7 +168,7 @@ async def test_the_output_of_a_shell_command_is_plain_text(tmp_path: Path) -> No
         assert not marker.exists()
 
 
-async def test_a_shell_command_is_run_in_the_directory_and_without_the_persons_keys(
+async def test_a_shell_command_runs_in_the_directory_and_without_the_persons_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
@@ -223,7 +223,7 @@ async def test_an_agent_that_may_edit_nothing_asks_before_a_shell_command_that_m
         assert (marker.exists(), await project.api.list_messages(project.session)) == (False, [])
 
 
-# --- what is mentioned, attached, handed on ---
+# --- mentions, attachments, agents ---
 
 
 async def test_mentioned_files_and_agents_are_attached(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_mentioned_files_and_agents_are_attached(tmp_path: Path) -> None:
         assert any("warp and weft" in part.text for part in parts if isinstance(part, TextPart))
 
 
-async def test_a_file_outside_of_the_project_stays_a_word(tmp_path: Path) -> None:
+async def test_a_mentioned_file_outside_of_the_project_stays_text(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "secret").write_text("hunter2")
     async with open_project(tmp_path / "project", configure("Read @../secret and @$1.")) as project:
@@ -269,7 +269,7 @@ async def test_a_command_may_name_its_agent_and_model(tmp_path: Path) -> None:
         ({"agent": "build"}, False),
     ],
 )
-async def test_a_command_for_a_subagent_is_done_in_a_session_of_its_own(
+async def test_a_command_for_a_subagent_runs_in_a_child_session(
     tmp_path: Path, said: dict[str, Any], *, is_subtask: bool
 ) -> None:
     async with open_project(tmp_path, configure("Look at $1.", description="Look", **said)) as project:
@@ -291,7 +291,7 @@ async def test_a_command_for_a_subagent_is_done_in_a_session_of_its_own(
 # --- the built-in ones ---
 
 
-async def test_initialising_a_project_is_a_command_and_is_remembered(tmp_path: Path) -> None:
+async def test_initialising_a_project_is_a_command_and_is_recorded(tmp_path: Path) -> None:
     async with open_project(tmp_path, {}) as project:
         await project.run("init", "Mention the loom.")
         words = await project.get_prompt_text()
@@ -303,7 +303,7 @@ async def test_initialising_a_project_is_a_command_and_is_remembered(tmp_path: P
         assert stored.time.initialized is not None
 
 
-async def test_a_review_is_a_subtask_and_takes_words(tmp_path: Path) -> None:
+async def test_a_review_is_a_subtask_with_arguments(tmp_path: Path) -> None:
     async with open_project(tmp_path, {}) as project:
         review = await project.api.get_command("review")
         assert (review.subtask, review.hints) == (True, ("$ARGUMENTS",))
@@ -323,7 +323,7 @@ def test_the_name_of_a_directory_cannot_inject_into_a_template() -> None:
         assert odd not in build_commands(Config(), odd)["init"].template
 
 
-async def test_the_same_message_sent_twice_is_one_command(tmp_path: Path) -> None:
+async def test_a_repeated_message_is_one_command(tmp_path: Path) -> None:
     log = tmp_path / "log"
     id = MessageID("msg_1e10b972b001AbCdEfGhIjKlMn")
     async with open_project(tmp_path, configure(f"!`echo x >> {log}`Go.")) as project:

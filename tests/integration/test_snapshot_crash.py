@@ -18,11 +18,11 @@ TESTS = Path(__file__).parents[1]
 SCRIPT = TESTS / "given" / "killed_snapshot.py"
 
 
-async def stands(session: SessionID, note: str) -> bool:
+async def keep_undo(session: SessionID, note: str) -> bool:
     return True
 
 
-async def falls(session: SessionID, note: str) -> bool:
+async def drop_undo(session: SessionID, note: str) -> bool:
     return False
 
 
@@ -42,7 +42,7 @@ def run_killed(tmp_path: Path, *given: object) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("finish", [True, False], ids=["finished", "rolled back"])
-async def test_a_restoring_killed_at_any_step_is_settled(tmp_path: Path, finish: bool) -> None:
+async def test_a_restore_killed_at_any_step_is_settled(tmp_path: Path, finish: bool) -> None:
     root = tmp_path / "loom"
     for name in ("a.txt", "d/b.txt", "d/c.txt", "f"):
         write(root / name, name)
@@ -64,10 +64,10 @@ async def test_a_restoring_killed_at_any_step_is_settled(tmp_path: Path, finish:
             if settled == 0:
                 with pytest.raises(RestoreFailedError):
                     await harness.snapshots.restore(plan)
-            recovered = await harness.snapshots.recover(stands if finish else falls)
+            recovered = await harness.snapshots.recover(keep_undo if finish else drop_undo)
             assert read_tree(root) == (before if finish else changed)
             assert len(recovered.finished if finish else recovered.rolled_back) == 1
-            assert await harness.snapshots.recover(stands if finish else falls) == RecoveryReport()
+            assert await harness.snapshots.recover(keep_undo if finish else drop_undo) == RecoveryReport()
             settled += 1
             if finish:
                 [done] = recovered.finished
@@ -77,7 +77,7 @@ async def test_a_restoring_killed_at_any_step_is_settled(tmp_path: Path, finish:
     assert read_tree(root) == before
 
 
-async def test_what_the_person_did_after_the_crash_is_not_rolled_back(tmp_path: Path) -> None:
+async def test_changes_by_the_person_after_the_crash_are_not_rolled_back(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "b.txt", "b")
@@ -88,7 +88,7 @@ async def test_what_the_person_did_after_the_crash_is_not_rolled_back(tmp_path: 
         assert (root / "a.txt").read_text() == "a"
         write(root / "a.txt", "person")
 
-        recovered = await harness.snapshots.recover(falls)
+        recovered = await harness.snapshots.recover(drop_undo)
 
     [restored] = recovered.rolled_back
     assert harness.fates(restored) == {"a.txt": "kept", "b.txt": "restored"}
@@ -105,7 +105,7 @@ async def test_what_the_person_did_after_the_crash_is_not_rolled_back(tmp_path: 
     ],
 )
 @pytest.mark.parametrize("kind", ["git", "no git"])
-async def test_what_a_dead_process_was_doing_can_be_undone(
+async def test_the_changes_of_a_dead_process_can_be_undone(
     tmp_path: Path, what: str, changed: list[str], kind: str
 ) -> None:
     root = tmp_path / "loom"
@@ -116,19 +116,19 @@ async def test_what_a_dead_process_was_doing_can_be_undone(
     assert run_killed(tmp_path, what) == ""
 
     async with open_snapshot_harness(tmp_path) as harness:
-        recovered = await harness.snapshots.recover(stands)
+        recovered = await harness.snapshots.recover(keep_undo)
         [found] = recovered.patches
         patch = found.patch
         assert (found.session, patch.files) == (SESSION, tuple(str(harness.root / name) for name in changed))
     async with open_snapshot_harness(
         tmp_path
     ) as harness:  # it was not said to be stored, and so it is told again
-        assert (await harness.snapshots.recover(stands)).patches == recovered.patches
+        assert (await harness.snapshots.recover(keep_undo)).patches == recovered.patches
         await harness.snapshots.mark_stored(SESSION)
         harness.patches = [patch]
         await harness.undo()
     async with open_snapshot_harness(tmp_path) as harness:
-        assert await harness.snapshots.recover(stands) == RecoveryReport()
+        assert await harness.snapshots.recover(keep_undo) == RecoveryReport()
     assert read_tree(root) == before
     assert list((tmp_path / "data").rglob("live/*")) == []
 
@@ -138,32 +138,32 @@ async def test_patches_that_were_taken_and_not_stored_are_reported_again(tmp_pat
         await harness.write_file("a.txt", "a")
         taken = await harness.snapshots.take(SESSION)
     async with open_snapshot_harness(tmp_path) as harness:
-        recovered = await harness.snapshots.recover(stands)
+        recovered = await harness.snapshots.recover(keep_undo)
     assert recovered.patches == tuple(RecoveredPatch(session=SESSION, patch=patch) for patch in taken)
 
 
-async def test_a_first_look_that_was_killed_is_made_again(tmp_path: Path) -> None:
+async def test_a_killed_first_scan_is_repeated(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     for number in range(1500):
         write(root / f"{number}.txt", f"{number}")
     for milliseconds in (1, 20, 60, 120):
         run_killed(tmp_path, "look", milliseconds)
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.snapshots.recover(stands)
+        await harness.snapshots.recover(keep_undo)
         await harness.run_command("rm 7.txt")
         assert harness.fates(await harness.undo()) == {"7.txt": "restored"}
 
 
-async def test_a_living_process_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
+async def test_a_living_process_is_not_taken_for_dead(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
     async with open_snapshot_harness(tmp_path) as one, open_snapshot_harness(tmp_path) as two:
         async with one.snapshots.watch(SESSION):
             write(one.root / "a.txt", "agent")
-            assert await two.snapshots.recover(stands) == RecoveryReport()
+            assert await two.snapshots.recover(keep_undo) == RecoveryReport()
         assert one.fates(await one.undo()) == {"a.txt": "restored"}
 
 
-async def test_processes_side_by_side_do_not_disturb_one_another(tmp_path: Path) -> None:
+async def test_concurrent_processes_do_not_disturb_each_other(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
     rounds = 4
     beside = [asyncio.to_thread(run_killed, tmp_path, "beside", rounds) for _ in range(3)]

@@ -62,7 +62,7 @@ def read(root: Path) -> Files:
     return found
 
 
-async def carry(source: Path, target: Path, paths: set[str]) -> None:
+async def carry_files(source: Path, target: Path, paths: set[str]) -> None:
     """Make the files at `paths` in the target what they are in the source."""
     async with (
         open_snapshots(snapshot_site(source), os.environ, LIMITS) as there,
@@ -78,12 +78,12 @@ async def carry(source: Path, target: Path, paths: set[str]) -> None:
 
 
 @given(before=FILES, after=FILES)
-def test_any_files_become_those_of_the_other_checkout(before: Files, after: Files) -> None:
+def test_any_files_can_be_transferred_to_another_checkout(before: Files, after: Files) -> None:
     with TemporaryDirectory() as directory:
         source, target = Path(directory) / "source", Path(directory) / "target"
         write(source / "loom", after)
         write(target / "loom", before)
-        asyncio.run(carry(source, target, {*before, *after}))
+        asyncio.run(carry_files(source, target, {*before, *after}))
         assert read(target / "loom") == after
 
 
@@ -93,14 +93,14 @@ def to_tree(name: bytes) -> PackedObject:
 
 
 @pytest.mark.parametrize("name", [b"..", b".", b".git", b".GIT", b"a/../../b", b"/etc/passwd"])
-async def test_a_tree_that_leads_elsewhere_is_refused(tmp_path: Path, name: bytes) -> None:
+async def test_a_tree_with_unsafe_paths_is_refused(tmp_path: Path, name: bytes) -> None:
     write(tmp_path / "loom", {})
     async with open_snapshots(snapshot_site(tmp_path), os.environ, LIMITS) as snapshots:
         with pytest.raises(BundleError, match="is not allowed"):
             await snapshots.add_objects([to_tree(name)], "bundle")
 
 
-async def test_an_object_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
+async def test_an_object_that_does_not_match_its_hash_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "loom", {})
     good = FileEntry(FILE | 0o644, object_name(frame(b"blob", b"good")))
     async with open_snapshots(snapshot_site(tmp_path), os.environ, LIMITS) as snapshots:

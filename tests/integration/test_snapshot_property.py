@@ -25,7 +25,7 @@ Found = tuple[str, bytes]
 State = dict[bytes, Found]
 
 
-class Act(Struct, frozen=True):
+class FileChange(Struct, frozen=True):
     """Who does what to which file. A tool announces the file, a command does not; a step may end afterwards."""
 
     who: Literal["tool", "command", "person"]
@@ -36,7 +36,7 @@ class Act(Struct, frozen=True):
 
 
 acts = st.builds(
-    Act,
+    FileChange,
     st.sampled_from(("tool", "command", "person")),
     st.sampled_from(("write", "write", "delete", "rename", "mode", "link")),
     st.sampled_from(NAMES),
@@ -45,7 +45,7 @@ acts = st.builds(
 )
 
 
-def do(root: Path, act: Act, number: int) -> None:
+def do(root: Path, act: FileChange, number: int) -> None:
     path, to = root / act.name, root / act.to
     with suppress(OSError):  # a directory stands there, or nothing does: then nothing was done
         match act.what:
@@ -65,7 +65,7 @@ def do(root: Path, act: Act, number: int) -> None:
                 path.symlink_to(f"{act.who} {number}")
 
 
-def look(root: Path) -> State:
+def read_state(root: Path) -> State:
     return {name: found for name, found in read_tree(root).items() if found[0] != "directory"}
 
 
@@ -73,13 +73,13 @@ class Memory:
     """The content at each path: at first, written by the agent, and last written by the person."""
 
     def __init__(self, root: Path) -> None:
-        self.first = look(root)
+        self.first = read_state(root)
         self.theirs = dict(self.first)
         self.left: defaultdict[bytes, set[Found | None]] = defaultdict(set)
         self.touched: set[bytes] = set()
         self.ignored = {self.first[IGNORED][1]}
 
-    def note(self, act: Act, before: State, after: State) -> None:
+    def note(self, act: FileChange, before: State, after: State) -> None:
         self.ignored |= {after[IGNORED][1]} if IGNORED in after else set()
         for name in {*before, *after}:
             if before.get(name) == after.get(name):
@@ -93,7 +93,7 @@ class Memory:
                 self.theirs[name] = after[name]
 
 
-async def play(where: Path, script: list[Act]) -> None:
+async def play(where: Path, script: list[FileChange]) -> None:
     root = where / "loom"
     for name in ("a", "d/a", "ignored.log"):
         write(root / name, f"person {name}")
@@ -101,17 +101,17 @@ async def play(where: Path, script: list[Act]) -> None:
     memory = Memory(root)
     async with open_snapshot_harness(where) as harness:
         for number, act in enumerate(script):
-            before = look(root)
+            before = read_state(root)
             await turn(harness, act, number)
-            memory.note(act, before, look(root))
-        last = look(root)
+            memory.note(act, before, read_state(root))
+        last = read_state(root)
         done = await harness.undo()
-        judge(memory, last, look(root))
+        judge(memory, last, read_state(root))
         await harness.redo(done)
-        assert look(root) == last
+        assert read_state(root) == last
 
 
-async def turn(harness: SnapshotHarness, act: Act, number: int) -> None:
+async def turn(harness: SnapshotHarness, act: FileChange, number: int) -> None:
     if act.who == "person":
         do(harness.root, act, number)
         return
@@ -149,7 +149,7 @@ def is_excused(name: bytes, found: State, memory: Memory) -> bool:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(acts, max_size=12))
-def test_undo_loses_nothing_of_the_person_and_leaves_nothing_of_the_agent(script: list[Act]) -> None:
+def test_undo_keeps_all_work_of_the_person_and_none_of_the_agent(script: list[FileChange]) -> None:
     where = Path(tempfile.mkdtemp(prefix="weft-"))
     try:
         asyncio.run(play(where, script))

@@ -23,7 +23,7 @@ from weft.errors import SnapshotMissingError
 from weft.model.diff import Patch, Tree, Uncovered
 from weft.snapshot.contract import Coverage, RestorePlan, SnapshotLimits
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.location import SnapshotSite
+from weft.snapshot.location import SnapshotSite, list_locations
 from weft.snapshot.noop import NoSnapshots
 
 
@@ -73,7 +73,7 @@ async def test_the_persons_repository_is_only_read(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
-async def test_the_environment_does_not_lead_elsewhere(
+async def test_git_variables_of_the_environment_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = init_repository(tmp_path / "elsewhere")
@@ -94,7 +94,7 @@ async def test_the_environment_does_not_lead_elsewhere(
     assert fingerprint(elsewhere) == before
 
 
-async def test_what_is_only_borrowed_is_ours_once_it_changed(tmp_path: Path) -> None:
+async def test_changed_files_are_restored_even_without_the_repository(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     for number in range(300):
         write(root / f"{number}.txt", f"{number}\n" * 50)
@@ -110,7 +110,7 @@ async def test_what_is_only_borrowed_is_ours_once_it_changed(tmp_path: Path) -> 
     assert (root / "299.txt").read_text() == "299\n" * 50
 
 
-async def test_what_the_repository_forgot_is_stored_at_the_next_opening(tmp_path: Path) -> None:
+async def test_objects_lost_by_the_repository_are_stored_at_the_next_opening(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "from a stash\n")
     init_repository(root)
@@ -125,7 +125,7 @@ async def test_what_the_repository_forgot_is_stored_at_the_next_opening(tmp_path
     assert (root / "a.txt").read_text() == "from a stash\n"
 
 
-async def test_repositories_within_are_not_entered_and_told_of(tmp_path: Path) -> None:
+async def test_nested_repositories_are_not_entered_and_are_reported(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     library = init_repository(tmp_path / "library")
     write(root / "a.txt", "a")
@@ -148,7 +148,7 @@ async def test_repositories_within_are_not_entered_and_told_of(tmp_path: Path) -
     assert (root / "nested" / "inner.txt").read_text() == "agent\n"
 
 
-async def test_a_file_in_a_repository_within_that_a_tool_names_is_covered(tmp_path: Path) -> None:
+async def test_a_file_in_a_nested_repository_that_a_tool_names_is_covered(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "nested" / "inner.txt", "inner")
     init_repository(tmp_path / "loom" / "nested")
     async with open_snapshot_harness(tmp_path) as harness:
@@ -157,7 +157,7 @@ async def test_a_file_in_a_repository_within_that_a_tool_names_is_covered(tmp_pa
     assert (tmp_path / "loom" / "nested" / "inner.txt").read_text() == "inner"
 
 
-async def test_large_files_are_told_of_and_left_alone(tmp_path: Path) -> None:
+async def test_large_files_are_reported_and_not_stored(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "large.bin", b"x" * 5000)
     write(root / "grows.txt", "small")
@@ -176,7 +176,7 @@ async def test_large_files_are_told_of_and_left_alone(tmp_path: Path) -> None:
     assert (root / "grows.txt").read_text() == "small\n"
 
 
-async def test_files_outside_are_told_of(tmp_path: Path) -> None:
+async def test_files_outside_of_the_project_are_reported(tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     async with open_snapshot_harness(tmp_path) as harness:
         await harness.write_file("../outside.txt", "agent")
@@ -191,7 +191,7 @@ async def test_files_outside_are_told_of(tmp_path: Path) -> None:
     assert outside.read_text() == "agent"
 
 
-async def test_a_tool_that_comes_through_a_link_changes_what_the_link_leads_to(tmp_path: Path) -> None:
+async def test_a_tool_that_writes_through_a_link_changes_its_target(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "real" / "a.txt", "a")
     (tmp_path / "loom" / "way").symlink_to("real")
     async with open_snapshot_harness(tmp_path) as harness:
@@ -201,7 +201,7 @@ async def test_a_tool_that_comes_through_a_link_changes_what_the_link_leads_to(t
 
 
 @pytest.mark.parametrize("lost", ["all", "one"])
-async def test_a_missing_snapshot_refuses_and_changes_nothing(tmp_path: Path, lost: str) -> None:
+async def test_a_missing_snapshot_refuses_the_undo_and_nothing_changes(tmp_path: Path, lost: str) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "b.txt", "b")
@@ -222,7 +222,7 @@ async def test_a_missing_snapshot_refuses_and_changes_nothing(tmp_path: Path, lo
     assert read_tree(root) == before
 
 
-async def test_a_damaged_object_is_a_missing_one(tmp_path: Path) -> None:
+async def test_a_damaged_object_counts_as_missing(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     async with open_snapshot_harness(tmp_path) as harness:
@@ -235,7 +235,7 @@ async def test_a_damaged_object_is_a_missing_one(tmp_path: Path) -> None:
     assert (root / "a.txt").read_text() == "agent\n"
 
 
-async def test_one_file_can_be_restored_though_another_is_missing(tmp_path: Path) -> None:
+async def test_one_file_can_be_restored_if_another_is_missing(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "b.txt", "b")
@@ -247,7 +247,7 @@ async def test_one_file_can_be_restored_though_another_is_missing(tmp_path: Path
     assert (root / "b.txt").read_text() == "b"
 
 
-async def test_a_restoring_that_could_not_be_stored_is_rolled_back(tmp_path: Path) -> None:
+async def test_a_restore_that_could_not_be_stored_is_rolled_back(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "d" / "b.txt", "b")
@@ -271,7 +271,45 @@ async def test_a_restoring_that_could_not_be_stored_is_rolled_back(tmp_path: Pat
         }
 
 
-async def test_an_undo_waits_for_another_one_in_the_same_directory(tmp_path: Path) -> None:
+async def test_an_undo_is_noted_on_the_disk_itself_before_it_changes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "loom" / "a.txt", "a\n")
+    done: list[str] = []
+    flush, replace = os.fsync, os.replace
+
+    def note_flush(fd: int) -> None:
+        done.append("flush")
+        flush(fd)
+
+    def note_replace(source: str, target: str, **more: int) -> None:
+        done.append(f"replace {os.path.basename(os.fsdecode(target))}")
+        replace(source, target, **more)
+
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.write_file("a.txt", "agent\n")
+        plan = await harness.plan()
+        monkeypatch.setattr(os, "fdatasync", note_flush)
+        monkeypatch.setattr(os, "fsync", note_flush)
+        monkeypatch.setattr(os, "replace", note_replace)
+        await harness.snapshots.restore(plan)
+        monkeypatch.undo()
+    # Both files are flushed before they get their names, and the directory of each afterwards.
+    assert done == ["flush", "replace restore.json", "flush", "flush", "replace a.txt", "flush"]
+
+
+async def test_the_note_of_an_undo_stays_until_its_session_is_stored(tmp_path: Path) -> None:
+    write(tmp_path / "loom" / "a.txt", "a\n")
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.write_file("a.txt", "agent\n")
+        plan = await harness.plan()
+        [place] = list_locations(snapshot_site(tmp_path).base)
+        async with harness.snapshots.restoring(plan):
+            was_noted = (tmp_path / place.intent).exists()
+        assert (was_noted, (tmp_path / place.intent).exists()) == (True, False)
+
+
+async def test_an_undo_waits_for_another_in_the_same_directory(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     async with open_snapshot_harness(tmp_path) as harness:
@@ -287,7 +325,7 @@ async def test_an_undo_waits_for_another_one_in_the_same_directory(tmp_path: Pat
 # --- limits, and what is not covered at all ---
 
 
-async def test_the_home_directory_is_not_looked_through(tmp_path: Path) -> None:
+async def test_the_home_directory_is_not_scanned(tmp_path: Path) -> None:
     home = tmp_path / "loom"
     write(home / "a.txt", "a")
     at = SnapshotSite(
@@ -309,7 +347,7 @@ async def test_the_home_directory_is_not_looked_through(tmp_path: Path) -> None:
     assert [each.file for each in patch.uncovered] == [str(home)]
 
 
-async def test_without_git_what_tools_announce_is_covered(
+async def test_without_git_files_announced_by_tools_are_covered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -323,7 +361,7 @@ async def test_without_git_what_tools_announce_is_covered(
     assert "git" in harness.snapshots.coverage().reason
 
 
-async def test_without_snapshots_nothing_new_is_kept_and_earlier_changes_can_be_undone(
+async def test_without_snapshots_nothing_new_is_recorded_and_earlier_changes_can_be_undone(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "loom"
@@ -354,7 +392,7 @@ async def test_without_snapshots_nothing_can_be_undone() -> None:
         await none.restore(RestorePlan(session=SESSION, patches=(lost,)))
 
 
-async def test_no_more_is_kept_than_there_is_room_for(tmp_path: Path) -> None:
+async def test_snapshots_are_bounded(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", os.urandom(500))
     write(root / "b.txt", os.urandom(500))
@@ -366,7 +404,7 @@ async def test_no_more_is_kept_than_there_is_room_for(tmp_path: Path) -> None:
     assert harness.reason(done, "b.txt") == "the space for snapshots is used up"
 
 
-async def test_a_command_does_not_wait_longer_than_it_is_told_to(tmp_path: Path) -> None:
+async def test_a_command_waits_for_a_scan_only_up_to_its_limit(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
     async with open_snapshot_harness(tmp_path, SnapshotLimits(wait_seconds=0.0)) as harness:
         await harness.run_command("echo agent > a.txt")
@@ -376,7 +414,7 @@ async def test_a_command_does_not_wait_longer_than_it_is_told_to(tmp_path: Path)
     assert preview == Uncovered(file=str(harness.root), reason="the first scan of the files took too long")
 
 
-async def test_a_cancelled_command_is_still_looked_at(tmp_path: Path) -> None:
+async def test_a_cancelled_command_is_still_scanned(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
     async with open_snapshot_harness(tmp_path) as harness:
         began = asyncio.Event()
@@ -395,7 +433,7 @@ async def test_a_cancelled_command_is_still_looked_at(tmp_path: Path) -> None:
         assert harness.fates(await harness.undo()) == {"a.txt": "restored"}
 
 
-async def test_leaving_ends_a_first_look_that_is_still_going_on(tmp_path: Path) -> None:
+async def test_leaving_ends_a_first_scan_in_progress(tmp_path: Path) -> None:
     for number in range(2000):
         write(tmp_path / "loom" / f"{number % 50}" / f"{number}.txt", str(number))
     async with open_snapshot_harness(tmp_path) as harness:
@@ -403,7 +441,7 @@ async def test_leaving_ends_a_first_look_that_is_still_going_on(tmp_path: Path) 
     assert list((tmp_path / "data").rglob("live/*")) == []
 
 
-async def test_unreadable_files_do_not_spoil_the_rest(tmp_path: Path) -> None:
+async def test_unreadable_files_do_not_prevent_the_rest(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "secret.txt", "s")
@@ -414,7 +452,7 @@ async def test_unreadable_files_do_not_spoil_the_rest(tmp_path: Path) -> None:
         assert harness.fates(await harness.undo()) == {"a.txt": "restored"}
 
 
-async def test_our_own_data_inside_the_directory_is_not_looked_at(tmp_path: Path) -> None:
+async def test_our_own_data_inside_the_directory_is_not_scanned(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     data = root / "odd [data]* dir"
     write(root / "a.txt", "a")
@@ -435,7 +473,7 @@ async def test_our_own_data_inside_the_directory_is_not_looked_at(tmp_path: Path
     assert [each.reason for each in patch.uncovered] == ["it lies outside the project"]
 
 
-async def test_a_worktree_is_looked_at_though_it_lies_in_our_own_data(tmp_path: Path) -> None:
+async def test_a_worktree_inside_our_own_data_is_scanned(tmp_path: Path) -> None:
     data = tmp_path / "data"
     root = data / "worktree" / "x"
     write(root / "a.txt", "a")
@@ -452,7 +490,7 @@ async def test_a_worktree_is_looked_at_though_it_lies_in_our_own_data(tmp_path: 
     assert (patch.files, patch.uncovered) == ((str(root / "a.txt"),), ())
 
 
-async def test_what_the_person_has_git_ignore_everywhere_is_ignored(
+async def test_the_global_gitignore_of_the_person_is_respected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = init_repository(tmp_path / "loom")

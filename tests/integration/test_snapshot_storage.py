@@ -21,33 +21,34 @@ from weft.host.now import now
 from weft.model.diff import FileDiff, Tree
 from weft.model.ids import SessionID
 from weft.snapshot.contract import RestorePlan, SnapshotLimits
+from weft.snapshot.entry import frame, object_name
 from weft.snapshot.gc import GcOptions, GcResult, collect_all, collect_garbage
 from weft.snapshot.location import list_locations, locate_snapshots
 
 LARGE = SnapshotLimits(max_file_bytes=1 << 20)
 
 
-def everything(session: SessionID) -> bool:
+def every_session(session: SessionID) -> bool:
     return True
 
 
-def nothing(session: SessionID) -> bool:
+def no_session(session: SessionID) -> bool:
     return False
 
 
-def swept(tmp_path: Path, how: GcOptions) -> GcResult:
+def collect(tmp_path: Path, how: GcOptions) -> GcResult:
     [place] = list_locations(snapshot_site(tmp_path).base)
     return collect_garbage(place, os.environ, how)
 
 
-def at_once(**given: object) -> GcOptions:
-    return GcOptions(**{"is_alive": everything, "now": now() + 1000, "grace_ms": 0, **given})  # type: ignore[arg-type]
+def gc_options(**given: object) -> GcOptions:
+    return GcOptions(**{"is_alive": every_session, "now": now() + 1000, "grace_ms": 0, **given})  # type: ignore[arg-type]
 
 
 # --- trees ---
 
 
-async def test_a_tracked_tree_is_the_one_git_would_write(tmp_path: Path) -> None:
+async def test_a_tracked_tree_equals_the_one_of_git(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a\n")
     write(root / "d" / "b.bin", b"\0\xff")
@@ -66,7 +67,7 @@ async def test_a_tracked_tree_is_the_one_git_would_write(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["git", "no git"])
-async def test_changes_between_trees_are_told_and_can_be_undone(tmp_path: Path, kind: str) -> None:
+async def test_changes_between_trees_are_listed_and_can_be_undone(tmp_path: Path, kind: str) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a\n")
     write(root / "b.txt", "b\n")
@@ -87,7 +88,7 @@ async def test_changes_between_trees_are_told_and_can_be_undone(tmp_path: Path, 
         assert (await harness.snapshots.changes(tree)).files == ()
 
 
-async def test_a_process_goes_on_from_what_the_last_one_knew(tmp_path: Path) -> None:
+async def test_a_process_continues_from_the_stored_index_of_the_last_one(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a\n")
     async with open_snapshot_harness(tmp_path) as harness:
@@ -99,7 +100,7 @@ async def test_a_process_goes_on_from_what_the_last_one_knew(tmp_path: Path) -> 
         assert (await harness.snapshots.changes(first, second)).files == (str(harness.root / "a.txt"),)
 
 
-async def test_two_checkouts_of_a_project_have_snapshots_of_their_own(tmp_path: Path) -> None:
+async def test_two_checkouts_of_a_project_have_separate_snapshots(tmp_path: Path) -> None:
     at = snapshot_site(tmp_path)
     one, two = (locate_snapshots(at.base, at.project, str(tmp_path / name)) for name in ("one", "two"))
     assert one.directory != two.directory
@@ -111,7 +112,7 @@ async def test_two_checkouts_of_a_project_have_snapshots_of_their_own(tmp_path: 
 # --- diffs ---
 
 
-async def test_diffs_are_told_file_by_file_and_as_text(tmp_path: Path) -> None:
+async def test_diffs_are_given_per_file_and_as_text(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "one\ntwo\n")
     write(root / "b.bin", b"\0")
@@ -136,7 +137,7 @@ async def test_diffs_are_told_file_by_file_and_as_text(tmp_path: Path) -> None:
     assert "n.txt" in text
 
 
-async def test_many_patches_are_folded_into_one(tmp_path: Path) -> None:
+async def test_many_patches_are_combined_into_one(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "0\n")
     async with open_snapshot_harness(tmp_path) as harness:
@@ -157,7 +158,7 @@ async def test_many_patches_are_folded_into_one(tmp_path: Path) -> None:
 # --- garbage collection ---
 
 
-async def undone_work(harness: SnapshotHarness, session: SessionID) -> SnapshotHarness:
+async def take_snapshots(harness: SnapshotHarness, session: SessionID) -> SnapshotHarness:
     """Take snapshots of a file whose content no other session has."""
     own = harness.for_session(session)
     await own.write_file(f"{session}.bin", os.urandom(20_000))
@@ -167,20 +168,20 @@ async def undone_work(harness: SnapshotHarness, session: SessionID) -> SnapshotH
     return own
 
 
-async def test_what_a_session_needs_is_kept_and_the_rest_goes(tmp_path: Path) -> None:
+async def test_objects_needed_by_a_session_are_kept_and_others_removed(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a\n")
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
         await harness.run_command("echo agent > a.txt")
         await harness.end_step()
-        await (await undone_work(harness, OTHER)).snapshots.release(OTHER)
+        await (await take_snapshots(harness, OTHER)).snapshots.release(OTHER)
         for number in range(5):
             write(harness.root / "b.bin", os.urandom(30_000 + number))
             await harness.snapshots.track(SESSION)
     before = fingerprint(tmp_path / "data")
 
-    planned = swept(tmp_path, at_once(dry_run=True))
+    planned = collect(tmp_path, gc_options(dry_run=True))
     assert fingerprint(tmp_path / "data") == before
-    done = swept(tmp_path, at_once())
+    done = collect(tmp_path, gc_options())
 
     assert planned.before == done.before > 150_000
     assert abs(planned.after - done.after) < 3000
@@ -190,32 +191,59 @@ async def test_what_a_session_needs_is_kept_and_the_rest_goes(tmp_path: Path) ->
         assert again.fates(await again.undo()) == {"a.txt": "restored"}
 
 
-async def test_young_files_are_not_removed(tmp_path: Path) -> None:
+async def test_garbage_collection_keeps_the_files_of_a_redo(tmp_path: Path) -> None:
+    write(tmp_path / "loom" / "a.txt", "a\n")
+    write(tmp_path / "loom" / "b.txt", "b\n")
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        for name in ("a.txt", "b.txt"):  # in two steps: the tree with both files is that of the undo alone
+            await harness.write_file(name, "agent\n")
+            await harness.end_step()
+        done = await harness.undo()
+    collect(tmp_path, gc_options())
+
+    async with open_snapshot_harness(tmp_path, LARGE) as again:
+        assert again.fates(await again.redo(done)) == {"a.txt": "restored", "b.txt": "restored"}
+
+
+async def test_files_replaced_by_an_undo_are_saved_even_if_their_snapshot_was_lost(tmp_path: Path) -> None:
+    write(tmp_path / "loom" / "a.txt", "a\n")
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        await harness.write_file("a.txt", "agent\n")
+        await harness.end_step()
+        [place] = list_locations(snapshot_site(tmp_path).base)
+        name = object_name(frame(b"blob", b"agent\n"))
+        os.unlink(f"{place.objects}/{name[:2]}/{name[2:]}")
+        done = await harness.undo()
+        assert harness.fates(await harness.redo(done)) == {"a.txt": "restored"}
+        assert (harness.root / "a.txt").read_text() == "agent\n"
+
+
+async def test_recent_files_are_not_removed(tmp_path: Path) -> None:
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
         await harness.write_file("a.bin", os.urandom(9000))
         await harness.write_file("a.bin", b"")
         await harness.end_step()
         await harness.snapshots.release(SESSION)
-    done = swept(tmp_path, GcOptions(is_alive=everything, now=now()))
+    done = collect(tmp_path, GcOptions(is_alive=every_session, now=now()))
     assert done.after == done.before
 
 
-async def test_sessions_that_are_gone_keep_nothing(tmp_path: Path) -> None:
+async def test_removed_sessions_keep_nothing(tmp_path: Path) -> None:
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
-        await undone_work(harness, SESSION)
-    done = swept(tmp_path, at_once(is_alive=nothing))
+        await take_snapshots(harness, SESSION)
+    done = collect(tmp_path, gc_options(is_alive=no_session))
     assert done.released == ((SESSION, "it is gone"),)
     assert done.after < 2000
 
 
-async def test_with_a_budget_the_oldest_session_goes_first(tmp_path: Path) -> None:
+async def test_over_the_limit_the_oldest_session_is_dropped_first(tmp_path: Path) -> None:
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
-        await undone_work(harness, OTHER)
-        new = await undone_work(harness, SESSION)
+        await take_snapshots(harness, OTHER)
+        new = await take_snapshots(harness, SESSION)
         [place] = list_locations(snapshot_site(tmp_path).base)
         os.utime(f"{place.pins}/{OTHER}", ns=(0, 0))
-    assert swept(tmp_path, at_once(budget=100_000)).released == ()
-    done = swept(tmp_path, at_once(budget=25_000))
+    assert collect(tmp_path, gc_options(budget=100_000)).released == ()
+    done = collect(tmp_path, gc_options(budget=25_000))
     assert done.released == ((OTHER, "the budget was exceeded"),)
     assert done.after <= 25_000
     async with open_snapshot_harness(tmp_path, LARGE) as again:
@@ -233,18 +261,18 @@ async def test_garbage_collection_during_a_run_removes_nothing_it_needs(tmp_path
         ):
             write(harness.root / "a.txt", "command")
             write(harness.root / "b.txt", "tool")
-            assert swept(tmp_path, at_once(is_alive=nothing)).skipped == ""
+            assert collect(tmp_path, gc_options(is_alive=no_session)).skipped == ""
         assert harness.fates(await harness.undo()) == {"a.txt": "restored", "b.txt": "restored"}
 
 
-async def test_many_files_are_packed_and_come_back_after_sweeping(tmp_path: Path) -> None:
+async def test_many_files_are_packed_and_can_be_restored_after_garbage_collection(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     for number in range(1200):
         write(root / f"{number}.txt", f"{number}\n")
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
         await harness.run_command("for i in *.txt; do echo x >> $i; done")
         await harness.end_step()
-    swept(tmp_path, at_once())
+    collect(tmp_path, gc_options())
     objects = [path for path in (tmp_path / "data").rglob("objects/??/*") if path.is_file()]
     assert len(objects) < 10
     async with open_snapshot_harness(tmp_path, LARGE) as again:
@@ -254,25 +282,25 @@ async def test_many_files_are_packed_and_come_back_after_sweeping(tmp_path: Path
     assert (root / "1199.txt").read_text() == "1199\n"
 
 
-async def test_a_directory_that_is_gone_keeps_only_what_its_sessions_need(tmp_path: Path) -> None:
+async def test_a_removed_directory_keeps_only_what_its_sessions_need(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.bin", os.urandom(50_000))
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
         await harness.run_command("echo 1 > b.txt")
         await harness.end_step()
     shutil.rmtree(tmp_path / "loom")
-    [done] = collect_all(snapshot_site(tmp_path).base, os.environ, at_once())
+    [done] = collect_all(snapshot_site(tmp_path).base, os.environ, gc_options())
     assert done.after < 5000 < done.before
 
 
-async def test_pins_hold_trees_for_forks_and_refuse_what_is_no_name(tmp_path: Path) -> None:
+async def test_pins_keep_trees_for_forks_and_refuse_invalid_names(tmp_path: Path) -> None:
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
-        own = await undone_work(harness, SESSION)
+        own = await take_snapshots(harness, SESSION)
         trees = [tree for patch in own.patches for tree in (patch.before, patch.after)]
         await harness.snapshots.pin(OTHER, [*trees, Tree("../../../evil")])
         await harness.snapshots.pin(SessionID("../evil"), trees)
         await harness.snapshots.release(SESSION)
-    size = swept(tmp_path, at_once()).after
+    size = collect(tmp_path, gc_options()).after
     assert not [name for name in fingerprint(tmp_path) if "evil" in name]
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
         await harness.snapshots.unpin(OTHER, trees)
-    assert swept(tmp_path, at_once()).after <= size
+    assert collect(tmp_path, gc_options()).after <= size

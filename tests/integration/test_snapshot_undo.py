@@ -74,7 +74,7 @@ newline'; printf q > 'quo"te'"'"; printf t > 'tab\there'; printf s > ' space '; 
 
 
 @pytest.mark.parametrize("command", ALONE.values(), ids=ALONE)
-async def test_what_a_command_did_is_undone_and_redone_exactly(
+async def test_changes_of_a_command_are_undone_and_redone_exactly(
     harness: SnapshotHarness, command: str
 ) -> None:
     before = read_tree(harness.root)
@@ -89,7 +89,7 @@ async def test_what_a_command_did_is_undone_and_redone_exactly(
     assert read_tree(harness.root) == changed
 
 
-async def test_what_a_tool_wrote_is_undone_and_redone_exactly(harness: SnapshotHarness) -> None:
+async def test_changes_of_a_tool_are_undone_and_redone_exactly(harness: SnapshotHarness) -> None:
     before = read_tree(harness.root)
     await harness.write_file("a.txt", "agent\n")
     await harness.write_file("new/deep/b.txt", b"\r\n\0")
@@ -104,7 +104,7 @@ async def test_what_a_tool_wrote_is_undone_and_redone_exactly(harness: SnapshotH
     assert read_tree(harness.root) == changed
 
 
-async def test_names_that_are_no_text_are_undone_and_can_be_told(harness: SnapshotHarness) -> None:
+async def test_file_names_that_are_not_text_are_undone_and_reported(harness: SnapshotHarness) -> None:
     before = read_tree(harness.root)
     odd = os.path.join(os.fsencode(harness.root), b"bad\xff\xfename")
 
@@ -121,7 +121,7 @@ async def test_names_that_are_no_text_are_undone_and_can_be_told(harness: Snapsh
     assert read_tree(harness.root) == before
 
 
-async def test_permissions_come_back_when_a_file_was_deleted(harness: SnapshotHarness) -> None:
+async def test_permissions_are_restored_with_a_deleted_file(harness: SnapshotHarness) -> None:
     (harness.root / "a.txt").chmod(0o600)
     (harness.root / "run.sh").chmod(0o700)
     await harness.run_command("true")
@@ -145,7 +145,7 @@ async def test_a_file_the_agent_edits_keeps_its_permissions(harness: SnapshotHar
     assert read_tree(harness.root) == before | {b"a.txt": ("0o600", START["a.txt"])}
 
 
-async def test_an_ignored_file_that_a_tool_touched_is_watched_from_then_on(harness: SnapshotHarness) -> None:
+async def test_an_ignored_file_is_watched_once_a_tool_changed_it(harness: SnapshotHarness) -> None:
     before = read_tree(harness.root)
     await harness.write_file("kept.log", "tool\n")
     await harness.run_command("echo command >> kept.log")
@@ -170,7 +170,7 @@ async def test_an_empty_directory_of_the_person_stays(harness: SnapshotHarness) 
 # --- the person, too ---
 
 
-async def test_what_the_person_changed_afterwards_is_kept_and_told(harness: SnapshotHarness) -> None:
+async def test_later_changes_by_the_person_are_kept_and_reported(harness: SnapshotHarness) -> None:
     await harness.run_command("echo agent > a.txt; echo agent > b.bin; echo new > new.txt; rm deep/in/c.txt")
     await harness.end_step()
     write(harness.root / "a.txt", "person\n")
@@ -192,7 +192,7 @@ async def test_what_the_person_changed_afterwards_is_kept_and_told(harness: Snap
     assert (harness.root / "b.bin").read_bytes() == START["b.bin"]
 
 
-async def test_what_the_person_changed_before_is_what_comes_back(harness: SnapshotHarness) -> None:
+async def test_earlier_changes_by_the_person_are_restored(harness: SnapshotHarness) -> None:
     await harness.run_command("echo first > b.bin")
     write(harness.root / "a.txt", "person\n")
     await harness.run_command("echo agent > a.txt")
@@ -204,7 +204,7 @@ async def test_what_the_person_changed_before_is_what_comes_back(harness: Snapsh
 
 
 @pytest.mark.parametrize("by", ["tool", "command"])
-async def test_what_the_person_changed_between_two_changes_is_where_it_ends(
+async def test_undo_stops_at_a_change_by_the_person_between_two_changes(
     harness: SnapshotHarness, by: str
 ) -> None:
     async def agent(text: str) -> None:
@@ -227,7 +227,7 @@ async def test_what_the_person_changed_between_two_changes_is_where_it_ends(
     assert (harness.root / "a.txt").read_text() == "agent 3"
 
 
-async def test_what_the_person_changed_elsewhere_during_the_step_is_not_the_agents(
+async def test_changes_by_the_person_to_other_files_during_a_step_are_not_the_agents(
     harness: SnapshotHarness,
 ) -> None:
     await harness.write_file("a.txt", "agent")
@@ -241,7 +241,7 @@ async def test_what_the_person_changed_elsewhere_during_the_step_is_not_the_agen
     assert (harness.root / "b.bin").read_text() == (harness.root / "mine.txt").read_text() == "person"
 
 
-async def test_what_the_person_took_back_by_hand_is_unchanged(harness: SnapshotHarness) -> None:
+async def test_a_change_that_the_person_reverted_by_hand_is_unchanged(harness: SnapshotHarness) -> None:
     before = read_tree(harness.root)
     await harness.run_command("echo agent > a.txt; echo agent > new.txt")
     await harness.end_step()
@@ -255,7 +255,7 @@ async def test_what_the_person_took_back_by_hand_is_unchanged(harness: SnapshotH
     assert read_tree(harness.root) == before
 
 
-async def test_what_the_person_changed_between_undo_and_redo_is_kept(harness: SnapshotHarness) -> None:
+async def test_changes_by_the_person_between_undo_and_redo_are_kept(harness: SnapshotHarness) -> None:
     await harness.run_command("echo agent > a.txt; echo agent > new.txt; rm b.bin")
     done = await harness.undo()
     write(harness.root / "a.txt", "person")
@@ -267,7 +267,7 @@ async def test_what_the_person_changed_between_undo_and_redo_is_kept(harness: Sn
     assert (harness.root / "a.txt").read_text() == (harness.root / "new.txt").read_text() == "person"
 
 
-async def test_a_step_that_changed_nothing_undoes_nothing(harness: SnapshotHarness) -> None:
+async def test_a_step_without_changes_undoes_nothing(harness: SnapshotHarness) -> None:
     await harness.run_command("cat a.txt > /dev/null")
     write(harness.root / "a.txt", "person")
     before = read_tree(harness.root)
@@ -277,7 +277,7 @@ async def test_a_step_that_changed_nothing_undoes_nothing(harness: SnapshotHarne
     assert read_tree(harness.root) == before
 
 
-async def test_a_file_where_a_persons_file_stands_now_is_not_restored_over_it(
+async def test_a_file_is_not_restored_over_one_of_the_person(
     harness: SnapshotHarness,
 ) -> None:
     await harness.run_command("rm -r deep")
@@ -291,7 +291,7 @@ async def test_a_file_where_a_persons_file_stands_now_is_not_restored_over_it(
     assert (harness.root / "deep").read_text() == "person"
 
 
-async def test_a_directory_in_which_the_person_put_something_stays(harness: SnapshotHarness) -> None:
+async def test_a_directory_with_files_of_the_person_stays(harness: SnapshotHarness) -> None:
     await harness.run_command("rm a.txt && mkdir a.txt && echo in > a.txt/in")
     await harness.end_step()
     write(harness.root / "a.txt/mine", "person")
@@ -302,7 +302,7 @@ async def test_a_directory_in_which_the_person_put_something_stays(harness: Snap
     assert (harness.root / "a.txt/mine").read_text() == "person"
 
 
-async def test_a_directory_that_became_a_link_out_is_not_followed(
+async def test_a_directory_replaced_by_a_link_is_not_followed(
     harness: SnapshotHarness, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside" / "in"
@@ -346,7 +346,21 @@ async def test_undoing_one_session_leaves_the_other_alone(harness: SnapshotHarne
     assert harness.fates(await other.undo()) == {"b.bin": "restored", "new.txt": "removed"}
 
 
-async def test_what_two_sessions_may_have_done_is_nobodys_and_told(harness: SnapshotHarness) -> None:
+async def test_a_command_does_not_own_a_file_that_a_tool_of_another_session_is_changing(
+    harness: SnapshotHarness,
+) -> None:
+    other = harness.for_session(OTHER)
+    announced = harness.snapshots.watch(OTHER, [str(harness.root / "b.bin")])
+    async with announced, harness.snapshots.watch(harness.session):
+        write(harness.root / "a.txt", "command of one")
+        write(harness.root / "b.bin", "tool of the other")
+    assert harness.fates(await harness.undo()) == {"a.txt": "restored"}
+    assert harness.fates(await other.undo()) == {"b.bin": "restored"}
+
+
+async def test_a_change_that_two_sessions_may_have_made_belongs_to_neither_and_is_reported(
+    harness: SnapshotHarness,
+) -> None:
     other = harness.for_session(OTHER)
     async with harness.snapshots.watch(harness.session), harness.snapshots.watch(OTHER):
         write(harness.root / "a.txt", "who knows")
@@ -358,7 +372,7 @@ async def test_what_two_sessions_may_have_done_is_nobodys_and_told(harness: Snap
     assert (harness.root / "a.txt").read_text() == "who knows"
 
 
-async def test_calls_of_one_session_at_the_same_time_are_all_undone(harness: SnapshotHarness) -> None:
+async def test_concurrent_calls_of_one_session_are_all_undone(harness: SnapshotHarness) -> None:
     before = read_tree(harness.root)
     async with harness.snapshots.watch(harness.session):
         write(harness.root / "a.txt", "command 1")

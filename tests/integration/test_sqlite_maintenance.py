@@ -16,7 +16,7 @@ from weft.store.findings import GC_LABEL, AbandonedLease, Fault, SetAside
 from weft.store.sizes import SizeCounter
 from weft.store.sqlite.maintenance import SqliteMaintenance
 from weft.store.sqlite.store import open_sqlite_store
-from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text, whole
+from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text, with_parts
 
 OTHER = SessionID("ses_2")
 LATER = 1 << 50
@@ -140,7 +140,7 @@ def test_an_unreadable_document_is_backed_up_and_removed(path: Path) -> None:
     assert (rebuilt.id, rebuilt.project_id, rebuilt.title) == (SESSION, "p1", "Recovered session")
 
 
-def test_an_unreadable_message_goes_with_its_parts(path: Path) -> None:
+def test_an_unreadable_message_is_removed_with_its_parts(path: Path) -> None:
     asyncio.run(fill(path))
     change(path, "UPDATE message SET document = x'7b'")
     repairer = SqliteMaintenance(str(path)).make_repairer("doctor", now=7)
@@ -191,10 +191,10 @@ async def test_a_leftover_whose_session_exists_again_is_left_alone(path: Path) -
         await store.apply(SessionCreated(info=session()))
         repairer = SqliteMaintenance(str(path)).make_repairer(GC_LABEL, now=7)
         assert repairer.remove_leftovers(found, before=LATER).removed == ()
-        assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "saved"))]
+        assert await store.list_messages(SESSION) == [with_parts(prompt(), text("prt_1", "saved"))]
 
 
-def test_files_next_to_the_database_that_nobody_needs_are_leftovers(path: Path) -> None:
+def test_unneeded_files_next_to_the_database_are_leftovers(path: Path) -> None:
     asyncio.run(fill(path))
     old = now() - 40 * 24 * 60 * 60 * 1000
     for name in ("sessions.db-new", "sessions.db-locks/1-dead.holder", f"sessions.db-backup/gc-{old}/a.json"):
@@ -211,7 +211,7 @@ def test_files_next_to_the_database_that_nobody_needs_are_leftovers(path: Path) 
     assert SqliteMaintenance(str(path)).find_leftovers(before=LATER) == []
 
 
-def test_collecting_garbage_gives_space_back_to_the_system(path: Path) -> None:
+def test_garbage_collection_returns_space_to_the_system(path: Path) -> None:
     async def fill_and_purge() -> None:
         async with open_sqlite_store(str(path)) as store:
             await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
@@ -270,7 +270,7 @@ async def test_growth_is_searched_with_the_parts(path: Path) -> None:
         assert SqliteMaintenance(str(path)).find_in_parts("tool_[a-z]") == {"tool_a", "tool_b"}
 
 
-def test_a_store_that_does_not_exist_is_sound(path: Path) -> None:
+def test_a_missing_store_has_no_faults(path: Path) -> None:
     look = SqliteMaintenance(str(path))
     assert (look.find_damage(), look.list_session_ids(), look.is_outdated()) == ([], [], False)
     assert list(path.parent.iterdir()) == []

@@ -51,7 +51,9 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         yield opened
 
 
-def say(words: str, *, message: str = PROMPT, of: str = SESSION, part: str = "prt_1") -> list[Durable]:
+def make_events(
+    words: str, *, message: str = PROMPT, of: str = SESSION, part: str = "prt_1"
+) -> list[Durable]:
     return [
         MessageUpdated(info=prompt(message, of=of)),
         PartUpdated(part=text(part, words, of=message, session=of)),
@@ -67,9 +69,9 @@ async def test_the_best_match_of_each_session_is_found_with_its_text(store: Sqli
     await store.apply(
         SessionCreated(info=session(title="Mend the loom")),
         SessionCreated(info=session(OTHER, created=NOW + 1)),
-        *say("what does the Shuttle do?"),
-        *say("the shuttle again", message="msg_9", of=OTHER),
-        *say("nothing", message="msg_8", of=OTHER),
+        *make_events("what does the Shuttle do?"),
+        *make_events("the shuttle again", message="msg_9", of=OTHER),
+        *make_events("nothing", message="msg_8", of=OTHER),
     )
     assert await store.search('shuttle "what does"', limit=10) == [
         Hit(
@@ -95,7 +97,9 @@ async def test_the_best_match_of_each_session_is_found_with_its_text(store: Sqli
 
 async def test_a_search_finds_what_was_changed_and_not_what_was_removed(store: SqliteStore) -> None:
     gone = PartRemoved(session_id=SESSION, message_id=PROMPT, part_id=PartID("prt_2"))
-    await store.apply(SessionCreated(info=session()), *say("warp"), *say("heddle", part="prt_2"))
+    await store.apply(
+        SessionCreated(info=session()), *make_events("warp"), *make_events("heddle", part="prt_2")
+    )
     assert await find(store, "warp heddle") == [(SESSION, PROMPT)]
     await store.apply(PartUpdated(part=text("prt_1", "weft")), gone)
     assert [await find(store, each) for each in ("warp", "heddle", "weft")] == [[], [], [(SESSION, PROMPT)]]
@@ -111,8 +115,8 @@ async def test_a_search_finds_what_was_changed_and_not_what_was_removed(store: S
     assert await find(store, "selvedge") == []
 
 
-async def test_what_is_in_the_trash_is_not_found_until_it_is_restored(store: SqliteStore) -> None:
-    await store.apply(SessionCreated(info=session(title="Loom")), *say("shuttle"))
+async def test_sessions_in_the_trash_are_not_found_until_they_are_restored(store: SqliteStore) -> None:
+    await store.apply(SessionCreated(info=session(title="Loom")), *make_events("shuttle"))
     assert await find(store, "shuttle") == [(SESSION, PROMPT)]
     bundle = await store.discard([SESSION], at=1)
     assert [await find(store, each) for each in ("shuttle", "loom")] == [[], []]
@@ -130,11 +134,11 @@ async def test_no_write_splits_text_into_words(store: SqliteStore) -> None:
         tables = ("words_docsize", "stale_message", "stale_title")
         return [connection.execute(f"SELECT count(*) FROM {each}").fetchall()[0][0] for each in tables]
 
-    await store.apply(SessionCreated(info=session()), *say("shuttle"))
+    await store.apply(SessionCreated(info=session()), *make_events("shuttle"))
     assert await store.writer.run(count) == [0, 0, 1]  # a new message needs no mark
     await store.update_index({})
     assert await store.writer.run(count) == [2, 0, 0]
-    await store.apply(*say("heddle"))
+    await store.apply(*make_events("heddle"))
     assert await store.writer.run(count) == [2, 1, 0]
     await store.update_index({})
     await store.apply(SessionUpdated(info=replace(session(), time=replace(session().time, updated=NOW + 5))))
@@ -142,10 +146,10 @@ async def test_no_write_splits_text_into_words(store: SqliteStore) -> None:
 
 
 async def test_a_message_with_the_number_of_a_deleted_one_is_indexed(store: SqliteStore) -> None:
-    await store.apply(SessionCreated(info=session()), *say("shuttle"))
+    await store.apply(SessionCreated(info=session()), *make_events("shuttle"))
     assert await find(store, "shuttle") == [(SESSION, PROMPT)]
     await store.apply(MessageRemoved(session_id=SESSION, message_id=PROMPT))
-    await store.apply(*say("heddle", message="msg_9"))
+    await store.apply(*make_events("heddle", message="msg_9"))
     assert await store.writer.run(
         lambda connection: connection.execute("SELECT number FROM message").fetchall()
     ) == [(1,)]
@@ -155,17 +159,17 @@ async def test_a_message_with_the_number_of_a_deleted_one_is_indexed(store: Sqli
 async def test_a_new_session_whose_messages_get_numbers_of_deleted_ones_is_indexed(
     store: SqliteStore,
 ) -> None:
-    await store.apply(SessionCreated(info=session()), *say("shuttle"))
+    await store.apply(SessionCreated(info=session()), *make_events("shuttle"))
     assert await find(store, "shuttle") == [(SESSION, PROMPT)]
     await store.apply(SessionDeleted(info=session()))
-    await store.apply(SessionCreated(info=session(OTHER)), *say("heddle", of=OTHER))
+    await store.apply(SessionCreated(info=session(OTHER)), *make_events("heddle", of=OTHER))
     assert [await find(store, each) for each in ("shuttle", "heddle")] == [[], [(OTHER, PROMPT)]]
 
 
 async def test_very_many_messages_that_change_at_once_are_indexed_again(store: SqliteStore) -> None:
     ids = [f"msg_{number}" for number in range(MANY_MESSAGES + 1)]
     for words in ("shuttle", "heddle"):
-        said = [say(f"{words} {id}", message=id, part=f"prt_{id}") for id in ids]
+        said = [make_events(f"{words} {id}", message=id, part=f"prt_{id}") for id in ids]
         await store.apply(SessionCreated(info=session()), *(event for events in said for event in events))
         assert [await find(store, f"{words} {id}") for id in ids] == [[(SESSION, id)] for id in ids]
 
@@ -173,9 +177,9 @@ async def test_very_many_messages_that_change_at_once_are_indexed_again(store: S
 async def test_a_database_that_marks_every_message_is_upgraded(tmp_path: Path) -> None:
     path = str(tmp_path / "sessions.db")
     async with open_sqlite_store(path) as store:
-        await store.apply(SessionCreated(info=session()), *say("shuttle"))
+        await store.apply(SessionCreated(info=session()), *make_events("shuttle"))
         assert await find(store, "shuttle") == [(SESSION, PROMPT)]
-        await store.apply(*say("heddle", message="msg_9", part="prt_9"))
+        await store.apply(*make_events("heddle", message="msg_9", part="prt_9"))
     first_version = apsw.Connection(path)
     first_version.execute("INSERT INTO stale_message SELECT history, id FROM message WHERE id = 'msg_9'")
     first_version.execute("DROP TABLE indexed; DROP TABLE chain; PRAGMA user_version = 1")
@@ -184,7 +188,7 @@ async def test_a_database_that_marks_every_message_is_upgraded(tmp_path: Path) -
     assert [hit.message_id for hit in reader.search("heddle", limit=5)] == ["msg_9"]
     reader.close()
     async with open_sqlite_store(path) as store:
-        await store.apply(*say("treadle", message="msg_10", part="prt_10"))
+        await store.apply(*make_events("treadle", message="msg_10", part="prt_10"))
         assert await find(store, "shuttle") == [(SESSION, PROMPT)]
         assert await find(store, "treadle") == [(SESSION, "msg_10")]
 
@@ -192,7 +196,7 @@ async def test_a_database_that_marks_every_message_is_upgraded(tmp_path: Path) -
 async def test_hostile_text_can_be_indexed_and_searched_for(store: SqliteStore) -> None:
     await store.apply(
         SessionCreated(info=session(title=HOSTILE[0])),
-        *(event for number, each in enumerate(HOSTILE) for event in say(each, part=f"prt_{number}")),
+        *(event for number, each in enumerate(HOSTILE) for event in make_events(each, part=f"prt_{number}")),
     )
     assert await find(store, "emoji") == [(SESSION, PROMPT)]
     for words in (*HOSTILE[:5], '"', "''", "AND OR NOT", "title:x", "a* ^b", "\ud83d", "(((", "x" * 100_000):
@@ -204,8 +208,8 @@ async def test_a_word_in_very_many_messages_is_found_in_the_newest(store: Sqlite
     await store.apply(
         SessionCreated(info=session(title="shuttle")),
         SessionCreated(info=session(OTHER)),
-        *(event for number in many for event in say("shuttle", message=f"msg_{number}")),
-        *say("shuttle", message="msg_last", of=OTHER),
+        *(event for number in many for event in make_events("shuttle", message=f"msg_{number}")),
+        *make_events("shuttle", message="msg_last", of=OTHER),
     )
     assert sorted(await find(store, "shuttle")) == [(SESSION, None), (OTHER, "msg_last")]
 
@@ -213,7 +217,7 @@ async def test_a_word_in_very_many_messages_is_found_in_the_newest(store: Sqlite
 async def test_the_reader_indexes_what_it_searches_and_reports_its_progress(store: SqliteStore) -> None:
     await store.apply(
         SessionCreated(info=session()),
-        *(event for number in range(100) for event in say("shuttle", message=f"msg_{number}")),
+        *(event for number in range(100) for event in make_events("shuttle", message=f"msg_{number}")),
     )
     reader, progress = open_reader(f"sqlite:{store.file.path}"), list[tuple[int, int]]()
     assert isinstance(reader, SqliteReader)

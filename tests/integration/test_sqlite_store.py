@@ -34,9 +34,10 @@ from weft.model.event import (
     SessionDeleted,
     SessionUpdated,
 )
-from weft.model.ids import PartID, SessionID
+from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.session import SessionInfo
 from weft.model.session_query import SessionQuery
+from weft.model.wire import encode
 from weft.store.lease import LeaseToken
 from weft.store.reader import open_reader
 from weft.store.sqlite.connection import SqliteOptions, make_store_error
@@ -47,9 +48,12 @@ from weft.store.sqlite.database import (
     find_network_type,
     list_migrations,
 )
+from weft.store.sqlite.reader import SqliteReader
 from weft.store.sqlite.store import SqliteStore, open_sqlite_store
+from weft.store.sqlite.transcripts import list_cached_messages
 from weft.store.sqlite.writer import MAX_LOG_PAGES
-from weft.testing.store_values import PROMPT, SESSION, growth, prompt, session, text, whole, words
+from weft.store.transcripts import TranscriptCache
+from weft.testing.store_values import PROMPT, SESSION, find_text, growth, prompt, session, text, with_parts
 
 READ_ONLY = Path(__file__).parents[1] / "given" / "read_only_store.py"
 PAGE = 4096
@@ -127,7 +131,7 @@ class HeldWriter:
 # --- the file ---
 
 
-async def test_a_new_database_is_private_and_ours_and_can_give_space_back(path: Path) -> None:
+async def test_a_new_database_is_private_and_can_shrink(path: Path) -> None:
     async with open_sqlite_store(str(path)) as store:
         await store.apply(SessionCreated(info=session()))
         modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
@@ -160,7 +164,7 @@ async def test_two_names_of_one_file_are_one_store(path: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("journal", ["WAL", "DELETE"])
-async def test_a_database_of_another_program_is_refused_and_not_touched(path: Path, journal: str) -> None:
+async def test_a_database_of_another_program_is_refused_and_unchanged(path: Path, journal: str) -> None:
     foreign = sqlite3.connect(path)
     foreign.execute(f"PRAGMA journal_mode = {journal}")
     foreign.execute("CREATE TABLE session (id TEXT PRIMARY KEY)")
@@ -198,7 +202,7 @@ async def test_a_library_that_can_corrupt_databases_is_refused(path: Path) -> No
         pass
 
 
-async def test_a_file_that_never_was_a_store_is_refused_and_no_repair_is_offered(path: Path) -> None:
+async def test_a_file_that_was_never_a_store_is_refused_and_no_repair_is_offered(path: Path) -> None:
     put_file(path, b"notes of a person, longer than the header of a database" * 100)
     before = read_files(path.parent)
     with pytest.raises(StoreError, match="is not a SQLite database") as raised:
@@ -209,7 +213,7 @@ async def test_a_file_that_never_was_a_store_is_refused_and_no_repair_is_offered
     assert read_files(path.parent) == before
 
 
-async def test_a_damaged_file_is_refused_and_not_touched(path: Path) -> None:
+async def test_a_damaged_file_is_refused_and_unchanged(path: Path) -> None:
     async with open_sqlite_store(str(path)):
         pass
     put_file(path, b"not a database, but longer than the header of one" * 100)
@@ -236,7 +240,7 @@ async def test_a_directory_is_refused(tmp_path: Path) -> None:
             pass
 
 
-async def test_an_upgrade_goes_on_where_it_stopped_and_reports_its_progress(path: Path) -> None:
+async def test_an_upgrade_resumes_where_it_stopped_and_reports_progress(path: Path) -> None:
     first = list_migrations()
     last = first[-1].number
     async with open_sqlite_store(str(path)) as store:
@@ -343,7 +347,7 @@ def small_disk() -> Iterator[SmallVfs]:
     vfs.unregister()
 
 
-async def test_a_full_disk_refuses_writes_whole_and_takes_them_again_without_a_restart(
+async def test_a_full_disk_refuses_writes_completely_and_accepts_them_later_without_a_restart(
     path: Path, small_disk: SmallVfs
 ) -> None:
     async with open_sqlite_store(str(path), options=SqliteOptions(vfs="weft-small")) as store:
@@ -354,16 +358,26 @@ async def test_a_full_disk_refuses_writes_whole_and_takes_them_again_without_a_r
             await store.apply(SessionUpdated(info=session(title="half")), large)
         assert raised.value.hint == "free some space and try again; nothing needs a restart"
         assert await store.get_session(SESSION) == session()
-        assert await store.list_messages(SESSION) == [whole(prompt())]
+        assert await store.list_messages(SESSION) == [with_parts(prompt())]
         small_disk.full = False
         await store.apply(SessionUpdated(info=session(title="whole")), large)
-        assert await store.list_messages(SESSION) == [whole(prompt(), large.part)]
+        assert await store.list_messages(SESSION) == [with_parts(prompt(), large.part)]
+
+
+async def test_a_write_is_flushed_before_it_is_acknowledged_and_growth_is_not(
+    path: Path, small_disk: SmallVfs
+) -> None:
+    async with open_sqlite_store(str(path), options=SqliteOptions(vfs="weft-small")) as store:
+        await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
+        before = small_disk.syncs
+        await store.apply(PartUpdated(part=text("prt_1", "one")))
+        durable = small_disk.syncs
+        await store.apply(growth("prt_1", " and more", 3))
+        assert (durable - before, small_disk.syncs - durable) == (1, 0)
 
 
 @pytest.mark.parametrize("exempt", ["", "-wal"], ids=["at once", "when the log is moved into the database"])
-async def test_a_full_disk_creates_no_half_of_a_database(
-    path: Path, small_disk: SmallVfs, exempt: str
-) -> None:
+async def test_a_full_disk_creates_no_partial_database(path: Path, small_disk: SmallVfs, exempt: str) -> None:
     small_disk.full, small_disk.exempt = True, exempt
     with pytest.raises(StoreError, match="the disk is full"):
         async with open_sqlite_store(str(path), options=SqliteOptions(vfs="weft-small")):
@@ -374,7 +388,7 @@ async def test_a_full_disk_creates_no_half_of_a_database(
         assert await store.list_sessions() == []
 
 
-def test_an_error_that_hides_a_full_disk_says_so() -> None:
+def test_an_error_that_hides_a_full_disk_is_explained() -> None:
     # In /proc nothing is free. SQLite says the same of a disk that is too full for its shared memory.
     error = make_store_error(apsw.IOError("disk I/O error"), "/proc/sessions.db")
     assert str(error) == "the database /proc/sessions.db cannot be used: No space left on device"
@@ -393,7 +407,7 @@ async def test_a_writer_that_never_ends_is_named_after_a_deadline(path: Path) ->
         await store.apply(SessionCreated(info=session()))
 
 
-def test_every_error_of_sqlite_says_what_to_do() -> None:
+def test_every_error_of_sqlite_has_a_hint() -> None:
     errors = (apsw.BusyError, apsw.FullError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.CorruptError)
     assert all(make_store_error(kind("reason"), "/a.db").hint for kind in errors)
 
@@ -401,7 +415,7 @@ def test_every_error_of_sqlite_says_what_to_do() -> None:
 # --- group commit ---
 
 
-async def test_writes_that_wait_at_the_same_time_share_a_commit(store: SqliteStore) -> None:
+async def test_concurrent_writes_share_a_commit(store: SqliteStore) -> None:
     sessions = [session(f"ses_{number}", created=number) for number in range(50)]
     async with HeldWriter(store):
         before = store.writer.commits
@@ -416,6 +430,10 @@ async def test_a_write_that_fails_does_not_affect_those_of_the_same_commit(store
     def refuse(_: SessionInfo) -> SessionInfo:
         raise ValueError("no")
 
+    def fail_halfway(connection: apsw.Connection) -> None:
+        connection.execute("DELETE FROM session")
+        raise KeyError("no")
+
     await store.apply(SessionCreated(info=session()))
     async with HeldWriter(store):
         writes = [
@@ -423,6 +441,7 @@ async def test_a_write_that_fails_does_not_affect_those_of_the_same_commit(store
             for work in (
                 store.apply(SessionCreated(info=session("ses_2", created=1))),
                 store.edit(SESSION, refuse),
+                store.writer.run(fail_halfway),
                 store.apply(
                     SessionCreated(info=session("ses_3", created=2)), leases=[LeaseToken(SESSION, 7)]
                 ),
@@ -434,13 +453,14 @@ async def test_a_write_that_fails_does_not_affect_those_of_the_same_commit(store
     assert [type(each).__name__ for each in outcomes] == [
         "NoneType",
         "ValueError",
+        "KeyError",
         "LeaseLostError",
         "NoneType",
     ]
     assert [each.id for each in await store.list_sessions()] == ["ses_2", "ses_4", SESSION]
 
 
-async def test_what_waits_is_written_before_the_store_closes(path: Path) -> None:
+async def test_waiting_writes_are_stored_before_the_store_closes(path: Path) -> None:
     store = SqliteStore(str(path))
     await store.prepare()
     async with HeldWriter(store):
@@ -458,6 +478,78 @@ async def test_what_waits_is_written_before_the_store_closes(path: Path) -> None
 # --- rows ---
 
 
+async def test_another_event_loop_may_use_the_store(store: SqliteStore) -> None:
+    def create() -> None:
+        asyncio.run(store.apply(SessionCreated(info=session())))
+
+    await asyncio.to_thread(create)
+
+    assert [each.id for each in await store.list_sessions()] == [SESSION]
+
+
+async def test_closing_a_store_closes_all_its_file_descriptors(path: Path) -> None:
+    await fill(path)
+    before = len(os.listdir("/proc/self/fd"))
+    async with open_sqlite_store(str(path)) as opened:
+        await opened.apply(SessionUpdated(info=session()))
+
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_messages_of_one_moment_are_sorted_by_id(store: SqliteStore) -> None:
+    ids = [MessageID(f"msg_0123456789ab{letter * 14}") for letter in "cab"]
+    await store.apply(*(MessageUpdated(info=replace(prompt(), id=id)) for id in ids))
+
+    assert [message.info.id for message in await store.list_messages(SESSION)] == sorted(ids)
+
+
+async def test_messages_that_did_not_change_are_not_decoded_again_and_those_of_another_process_are_seen(
+    store: SqliteStore, path: Path
+) -> None:
+    first, second = (prompt(f"msg_{number}", created=number) for number in (1, 2))
+    await store.apply(SessionCreated(info=session()), MessageUpdated(info=first), MessageUpdated(info=second))
+    await store.apply(PartUpdated(part=text("prt_1", "a", of=second.id)))
+    before = await store.list_messages(SESSION)
+    async with open_sqlite_store(str(path)) as other:
+        await other.list_messages(SESSION)
+        await other.apply(PartUpdated(part=text("prt_1", "b", of=second.id)))
+        await other.apply(growth("prt_1", "c", 1, of=second.id))
+        after = await store.list_messages(SESSION)
+        await other.apply(growth("prt_1", "d", 2, of=second.id))
+        last = await store.list_messages(SESSION)
+    assert after[0] is before[0]
+    assert [each[1].parts for each in (before, after, last)] == [
+        (text("prt_1", said, of=second.id),) for said in ("a", "bc", "bcd")
+    ]
+
+
+async def test_a_session_that_was_deleted_and_made_again_is_read_anew(store: SqliteStore) -> None:
+    message = prompt("msg_1")
+    for words_said in ("a", "b"):
+        await store.apply(SessionCreated(info=session()), MessageUpdated(info=message))
+        await store.apply(PartUpdated(part=text("prt_1", words_said, of=message.id)))
+        [found] = await store.list_messages(SESSION)
+        assert found.parts == (text("prt_1", words_said, of=message.id),)
+        await store.apply(SessionDeleted(info=session()))
+        assert await store.list_messages(SESSION) == []
+
+
+async def test_a_cache_of_transcripts_forgets_what_was_read_longest_ago(
+    path: Path, store: SqliteStore
+) -> None:
+    ids = [SessionID(f"ses_{number}") for number in range(3)]
+    for id in ids:
+        await store.apply(SessionCreated(info=session(id)), MessageUpdated(info=prompt(f"msg_{id}", of=id)))
+    reader = SqliteReader(store.file)
+    size = len(encode(prompt("msg_ses_0", of=ids[0])))
+    cache = TranscriptCache(limit=2 * size)
+    seen = {id: list_cached_messages(reader, cache, id)[0] for id in ids}
+    assert list_cached_messages(reader, cache, ids[2])[0] is seen[ids[2]]
+    assert list_cached_messages(reader, cache, ids[1])[0] is seen[ids[1]]
+    assert list_cached_messages(reader, cache, ids[0])[0] is not seen[ids[0]]
+    reader.close()
+
+
 async def test_growth_is_stored_as_rows_until_the_part_is_complete(store: SqliteStore, path: Path) -> None:
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "")))
     for number in range(20):
@@ -468,7 +560,7 @@ async def test_growth_is_stored_as_rows_until_the_part_is_complete(store: Sqlite
     assert select(path, "SELECT start, length, CAST(delta AS TEXT) FROM growth ORDER BY number") == [
         (5 * number, 5 * number + 5, "word ") for number in range(20)
     ]
-    assert await words(store) == "word " * 20
+    assert await find_text(store) == "word " * 20
     await store.apply(PartUpdated(part=text("prt_1", "word " * 20)))
     assert select(path, "SELECT count(*) FROM growth") == [(0,)]
     await store.apply(growth("prt_1", "more", 100))
@@ -516,10 +608,10 @@ async def test_times_beyond_64_bits_are_stored_and_found(store: SqliteStore) -> 
     assert await store.query_sessions(SessionQuery(end=0)) == [huge]
     assert await store.query_sessions(SessionQuery(start=-(1 << 90), end=1 << 90)) == [huge]
     assert await store.query_sessions(SessionQuery(after=f"{1 << 90}.ses_0")) == [huge]
-    assert await store.list_messages(SESSION) == [whole(message)]
+    assert await store.list_messages(SESSION) == [with_parts(message)]
 
 
-async def test_a_parent_that_is_no_id_is_stored_and_found(store: SqliteStore) -> None:
+async def test_a_parent_that_is_not_an_id_is_stored_and_found(store: SqliteStore) -> None:
     hostile = SessionID("half \ud83d and nul \x00")
     child = replace(session(), parent_id=hostile)
     await store.apply(SessionCreated(info=child))
@@ -547,7 +639,7 @@ async def test_a_document_that_cannot_be_read_is_skipped_and_reported_once(path:
         select(path, "UPDATE part SET document = CAST('[]' AS BLOB) WHERE id = 'prt_2'")
         assert await store.list_sessions() == [session()]
         assert await store.list_sessions() == [session()]
-        assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "a"))]
+        assert await store.list_messages(SESSION) == [with_parts(prompt(), text("prt_1", "a"))]
         places = [f"{path}#session/ses_2", f"{path}#part/{SESSION}/{PROMPT}/prt_2"]
         assert reported == places
         assert [each.where for each in await store.damage()] == places
@@ -594,7 +686,9 @@ async def test_the_lease_of_a_killed_process_is_free_at_once(store: SqliteStore,
     assert await store.list_abandoned() == []
 
 
-async def test_the_lease_of_a_dead_process_goes_with_its_session(store: SqliteStore, path: Path) -> None:
+async def test_the_lease_of_a_dead_process_is_removed_with_its_session(
+    store: SqliteStore, path: Path
+) -> None:
     await store.apply(SessionCreated(info=session()))
     select(path, "INSERT INTO lease (session, owner, holder) VALUES ('ses_1', x'61', 'nobody.holder')")
     assert await store.list_abandoned() == [SESSION]
@@ -603,7 +697,7 @@ async def test_the_lease_of_a_dead_process_goes_with_its_session(store: SqliteSt
     assert select(path, "SELECT count(*) FROM lease") == [(0,)]
 
 
-async def test_who_lost_the_lock_file_loses_the_lease_to_the_next(store: SqliteStore, path: Path) -> None:
+async def test_a_holder_that_lost_its_lock_file_loses_the_lease(store: SqliteStore, path: Path) -> None:
     await store.apply(SessionCreated(info=session()))
     async with open_sqlite_store(str(path)) as other, store.lease(SESSION, "the first") as old:
         remove_holders(path)
@@ -614,7 +708,7 @@ async def test_who_lost_the_lock_file_loses_the_lease_to_the_next(store: SqliteS
     assert await store.get_session(SESSION) == session()
 
 
-async def test_the_lock_files_of_dead_processes_are_swept_away(path: Path) -> None:
+async def test_lock_files_of_dead_processes_are_removed(path: Path) -> None:
     for name in ("1-dead.holder", "2-young.holder"):
         put_file(Path(f"{path}-locks/{name}"))
     os.utime(f"{path}-locks/1-dead.holder", (0, 0))

@@ -46,7 +46,7 @@ async def ask(engine: Engine, harness: ServerProviderHarness, session: SessionID
 
 
 @pytest.mark.parametrize("name", WIRES)
-async def test_what_was_sent_is_sent_again_and_more(name: str) -> None:
+async def test_each_request_extends_the_previous_one(name: str) -> None:
     wire = WIRES[name]
     async with (
         open_provider_harness(wire.dialect(), wire.make, wire.model) as harness,
@@ -81,7 +81,7 @@ TOOL = """
 """
 
 
-async def test_in_which_order_plugins_list_their_tools_changes_no_byte(tmp_path: Path) -> None:
+async def test_the_order_in_which_plugins_list_their_tools_changes_no_byte(tmp_path: Path) -> None:
     sent = []
     for number, names in enumerate((("warp", "shed", "heddle"), ("heddle", "warp", "shed"))):
         project = Project(tmp_path / str(number))

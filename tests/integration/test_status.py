@@ -34,7 +34,7 @@ async def statuses(session: SessionID, listening: AsyncIterator[PublishedEvent])
     return seen
 
 
-async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> None:
+async def test_a_run_that_waits_for_an_answer_is_busy_and_names_the_request() -> None:
     script = ([UseTool(tool="echo", input={"words": "x"})], [Say(text="Done.")])
     async with (
         asyncio.timeout(60),
@@ -59,7 +59,7 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> Non
     assert after == {}
 
 
-async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
+async def test_an_aborted_run_no_longer_waits() -> None:
     async with (
         asyncio.timeout(60),
         open_engine([UseTool(tool="echo", input={"words": "x"})], rules=ASK, permissions=ANSWERED) as engine,
@@ -76,7 +76,7 @@ async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
         assert await engine.api.get_status(session) == Idle()
 
 
-async def test_trying_again_is_a_status_and_then_it_is_busy_again() -> None:
+async def test_a_retry_is_a_status_that_is_followed_by_busy() -> None:
     clock = HandClock(NOW)
     script = ([Fail(message="overloaded", retryable=True)], [Say(text="Done.")])
     async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine, open_tasks() as tasks:

@@ -7,7 +7,7 @@ from weft.session.steps import list_steps
 from weft.undo.step_files import read_contents, read_step_files
 
 
-async def test_the_files_after_each_change_are_those_that_the_agent_left(tmp_path: Path) -> None:
+async def test_the_files_after_each_change_are_as_the_agent_left_them(tmp_path: Path) -> None:
     async with open_undo_harness(tmp_path / "loom") as harness:
         root = harness.root
         (root / "kept.txt").write_text("untouched\n")
@@ -25,14 +25,14 @@ async def test_the_files_after_each_change_are_those_that_the_agent_left(tmp_pat
             snapshots, (each for change in files.changes for each in (change.before, change.after))
         )
 
-    def after(place: int) -> dict[str, str | None]:
+    def get_files_after(place: int) -> dict[str, str | None]:
         states = files.get_after(place)
         return {
             path.decode(): contents[entry.oid].decode() if entry else None for path, entry in states.items()
         }
 
     grey = {"cloth.txt": "grey\n", "new.txt": None, "deep/er.txt": None}
-    assert [after(place) for place in (0, *files.places)] == [
+    assert [get_files_after(place) for place in (0, *files.places)] == [
         grey,
         grey | {"cloth.txt": "red\n"},
         grey | {"cloth.txt": "red\n", "new.txt": "one\n"},

@@ -72,11 +72,11 @@ def info(answer: MessageWithParts) -> AssistantMessage:
     return answer.info
 
 
-def words(answer: MessageWithParts) -> str:
+def text_of(answer: MessageWithParts) -> str:
     return "".join(part.text for part in answer.parts if isinstance(part, TextPart) and not part.ignored)
 
 
-def setbacks(answer: MessageWithParts) -> list[dict[str, str] | None]:
+def list_failed_attempts(answer: MessageWithParts) -> list[dict[str, str] | None]:
     """Return what is stored of each failed attempt, without the address, whose port changes."""
     return [
         {key: value for key, value in (part.error.data.metadata or {}).items() if key != "url"}
@@ -87,7 +87,7 @@ def setbacks(answer: MessageWithParts) -> list[dict[str, str] | None]:
     ]
 
 
-def sent(harness: ServerProviderHarness, number: int = -1) -> list[dict[str, Any]]:
+def get_sent_messages(harness: ServerProviderHarness, number: int = -1) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = harness.server.requests[number].body["messages"]
     return messages
 
@@ -101,7 +101,7 @@ async def forge_signatures(two: TwoModels, session: SessionID) -> None:
                 await two.store.apply(PartUpdated(part=forged))
 
 
-async def test_a_thought_the_api_does_not_take_is_left_out_and_not_sent_again_ever() -> None:
+async def test_reasoning_refused_by_the_api_is_excluded_from_all_later_requests() -> None:
     async with open_two_models() as two:
         session = await two.start()
         two.claude.play(
@@ -114,17 +114,17 @@ async def test_a_thought_the_api_does_not_take_is_left_out_and_not_sent_again_ev
         mended = await two.prompt(session, text_prompt("second"))
         after = await two.prompt(session, text_prompt("third"))
 
-        assert (words(mended), words(after)) == ("two", "three")
-        assert setbacks(mended) == [
+        assert (text_of(mended), text_of(after)) == ("two", "three")
+        assert list_failed_attempts(mended) == [
             {"kind": "signature", "providerID": "anthropic", "modelID": "claude-sonnet-4"}
         ]
-        assert setbacks(after) == []
+        assert list_failed_attempts(after) == []
         assert (two.claude.request_count, two.gpt.request_count) == (4, 0)
-        assert [item["type"] for item in sent(two.claude)[1]["content"]] == ["text"]
-        assert [item["type"] for item in sent(two.claude)[3]["content"]] == ["thinking", "text"]
+        assert [item["type"] for item in get_sent_messages(two.claude)[1]["content"]] == ["text"]
+        assert [item["type"] for item in get_sent_messages(two.claude)[3]["content"]] == ["thinking", "text"]
 
 
-async def test_a_picture_the_api_does_not_take_is_named_instead_and_not_sent_again_ever() -> None:
+async def test_an_image_refused_by_the_api_is_described_instead_for_good() -> None:
     async with open_two_models() as two:
         session = await two.start()
         two.claude.server.refuse(400, "messages.0.content.0.image.source.base64: Could not process image")
@@ -132,16 +132,16 @@ async def test_a_picture_the_api_does_not_take_is_named_instead_and_not_sent_aga
         mended = await two.prompt(session, LOOK)
         after = await two.prompt(session, text_prompt("and now?"))
 
-        assert (words(mended), words(after)) == ("I see no picture.", "Sorry.")
-        assert [each["kind"] for each in setbacks(mended) if each] == ["media"]
+        assert (text_of(mended), text_of(after)) == ("I see no picture.", "Sorry.")
+        assert [each["kind"] for each in list_failed_attempts(mended) if each] == ["media"]
         assert two.claude.request_count == 3
-        assert "image" in str(sent(two.claude, 0)[0])
+        assert "image" in str(get_sent_messages(two.claude, 0)[0])
         stub = {"type": "text", "text": "[cat.png is not shown: the model's API refused it]"}
-        assert stub in sent(two.claude, 1)[0]["content"]
-        assert stub in sent(two.claude, 2)[0]["content"]
+        assert stub in get_sent_messages(two.claude, 1)[0]["content"]
+        assert stub in get_sent_messages(two.claude, 2)[0]["content"]
 
 
-async def test_what_is_refused_again_without_its_picture_goes_to_the_next_model_with_it() -> None:
+async def test_a_request_refused_even_without_its_image_goes_to_the_next_model_with_it() -> None:
     async with open_two_models() as two:
         session = await two.start()
         for _ in range(2):
@@ -149,12 +149,12 @@ async def test_what_is_refused_again_without_its_picture_goes_to_the_next_model_
         two.gpt.play([Say(text="A cat.")])
         answer = await two.prompt(session, LOOK)
 
-        assert (words(answer), info(answer).model_id) == ("A cat.", GPT.id)
+        assert (text_of(answer), info(answer).model_id) == ("A cat.", GPT.id)
         assert (two.claude.request_count, two.gpt.request_count) == (2, 1)
-        assert PNG in str(sent(two.gpt))
+        assert PNG in str(get_sent_messages(two.gpt))
 
 
-async def test_a_limit_without_end_at_one_provider_is_answered_by_another() -> None:
+async def test_another_provider_answers_if_one_is_rate_limited_without_end() -> None:
     async with open_two_models() as two:
         session = await two.start()
         for _ in range(9):
@@ -163,19 +163,19 @@ async def test_a_limit_without_end_at_one_provider_is_answered_by_another() -> N
         first = await two.prompt(session, text_prompt("go"))
         second = await two.prompt(session, text_prompt("go on"))
 
-        assert (words(first), words(second)) == ("Here.", "Here again.")
+        assert (text_of(first), text_of(second)) == ("Here.", "Here again.")
         assert (info(first).provider_id, info(second).provider_id) == ("openai", "openai")
-        assert (len(setbacks(first)), len(setbacks(second))) == (1, 0)
+        assert (len(list_failed_attempts(first)), len(list_failed_attempts(second))) == (1, 0)
         assert two.claude.request_count == 1
 
 
-async def test_a_key_that_is_refused_at_one_provider_is_answered_by_another() -> None:
+async def test_another_provider_answers_if_one_refuses_the_key() -> None:
     async with open_two_models() as two:
         two.claude.server.refuse(401, "invalid x-api-key")
         two.gpt.play([Say(text="Here.")])
         answer = await two.prompt(await two.start(), text_prompt("go"))
 
-        assert (words(answer), info(answer).error) == ("Here.", None)
+        assert (text_of(answer), info(answer).error) == ("Here.", None)
 
 
 async def test_a_server_that_never_answers_is_given_up_and_another_answers() -> None:
@@ -185,11 +185,11 @@ async def test_a_server_that_never_answers_is_given_up_and_another_answers() -> 
         two.gpt.play([Say(text="Here.")])
         answer = await two.prompt(await two.start(), text_prompt("go"))
 
-        assert words(answer) == "Here."
-        assert [each["kind"] for each in setbacks(answer) if each] == ["timeout"] * 3
+        assert text_of(answer) == "Here."
+        assert [each["kind"] for each in list_failed_attempts(answer) if each] == ["timeout"] * 3
 
 
-async def test_a_server_that_falls_silent_halfway_is_asked_again_and_its_half_answer_not_shown() -> None:
+async def test_a_server_that_falls_silent_is_retried_and_its_partial_answer_not_shown() -> None:
     async with open_two_models(claude_within=StreamDeadlines(between=0.05)) as two:
         session = await two.start()
         two.claude.server.hang(Say(text="half an answer"), pieces=4)
@@ -197,5 +197,5 @@ async def test_a_server_that_falls_silent_halfway_is_asked_again_and_its_half_an
         answer = await two.prompt(session, text_prompt("go"))
         await two.prompt(session, text_prompt("go on"))
 
-        assert words(answer) == "whole"
-        assert "half an" not in str(sent(two.claude))
+        assert text_of(answer) == "whole"
+        assert "half an" not in str(get_sent_messages(two.claude))

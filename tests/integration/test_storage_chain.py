@@ -42,7 +42,7 @@ def list_verdicts(url: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def open_told(url: str) -> AsyncIterator[tuple[Engine, SessionID]]:
+async def open_conversation(url: str) -> AsyncIterator[tuple[Engine, SessionID]]:
     """Open an engine on a store, with a session of two prompts."""
     async with open_store(url) as store, open_engine(*ANSWERS, store=store, skip_waits=True) as engine:
         session = await engine.api.create_session(SessionInput(title="Told"))
@@ -54,7 +54,7 @@ async def open_told(url: str) -> AsyncIterator[tuple[Engine, SessionID]]:
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
 async def test_runs_forks_imports_and_migrations_leave_intact_chains(kind: str, tmp_path: Path) -> None:
     url = make_url(kind, tmp_path)
-    async with open_told(url) as (engine, id):
+    async with open_conversation(url) as (engine, id):
         assert list_verdicts(url) == {id: "intact"}
         fork = await engine.api.fork_session(id)
         assert list_verdicts(url) == {id: "intact", fork.id: "intact"}
@@ -71,7 +71,7 @@ async def test_runs_forks_imports_and_migrations_leave_intact_chains(kind: str, 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
 async def test_undo_prune_and_restore_leave_intact_chains(kind: str, tmp_path: Path) -> None:
     url = make_url(kind, tmp_path)
-    async with open_told(url) as (engine, id):
+    async with open_conversation(url) as (engine, id):
         prompts = [each for each in await engine.api.list_messages(id) if each.info.role == "user"]
         await engine.api.revert(id, prompts[1].info.id)
         assert list_verdicts(url) == {id: "intact"}
@@ -101,7 +101,7 @@ def delete_as_opencode_does(root: Path, id: SessionID) -> None:
 
 async def test_the_chain_of_a_session_that_opencode_deleted_is_collected(tmp_path: Path) -> None:
     url, root = make_url("files", tmp_path), tmp_path / "store/storage"
-    async with open_told(url) as (engine, id):
+    async with open_conversation(url) as (engine, id):
         kept = await engine.api.fork_session(id)
         delete_as_opencode_does(root, id)
         assert verify_store(open_maintenance(url), now=now()).is_sound  # told as deleted outside weft

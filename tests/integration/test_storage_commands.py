@@ -19,7 +19,7 @@ from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
 from weft.model.session import WeftSessionData
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.location import SnapshotSite, default_base
+from weft.snapshot.location import SnapshotSite, get_default_base
 from weft.testing.store_values import NOW, session
 
 Out = pytest.CaptureFixture[str]
@@ -50,7 +50,7 @@ def test_du_adds_up(root: Path, capsys: Out) -> None:
     assert "total" in run_text(capsys, "storage", "du")
 
 
-def test_gc_says_first_what_it_would_do_and_then_does_it(root: Path, capsys: Out) -> None:
+def test_gc_shows_what_it_would_do_before_doing_it(root: Path, capsys: Out) -> None:
     (root / f"session/p1/{OTHER}.json").unlink()
     before = contents(root)
     planned = run_json(capsys, "storage", "gc", "--dry-run", "--age", "0")
@@ -61,10 +61,8 @@ def test_gc_says_first_what_it_would_do_and_then_does_it(root: Path, capsys: Out
     assert run_text(capsys, "storage", "gc", "--age", "0") == "nothing to remove\n"
 
 
-async def test_gc_lets_go_of_the_snapshots_of_sessions_that_are_gone(
-    root: Path, capsys: Out, tmp_path: Path
-) -> None:
-    base = default_base(paths_from(os.environ).data)
+async def test_gc_releases_snapshots_of_removed_sessions(root: Path, capsys: Out, tmp_path: Path) -> None:
+    base = get_default_base(paths_from(os.environ).data)
     site = SnapshotSite(root=str(tmp_path), project=ProjectID("prj"), base=base)
     gone = SessionID("ses_gone")
     async with open_snapshots(site, os.environ) as snapshots:
@@ -81,12 +79,12 @@ async def test_gc_lets_go_of_the_snapshots_of_sessions_that_are_gone(
     assert [row["kind"] for row in run_json(capsys, "storage", "du")["rows"]].count("undo") == 1
 
 
-def test_gc_leaves_the_young_alone_unless_told_otherwise(root: Path, capsys: Out) -> None:
+def test_gc_leaves_recent_files_unless_told_otherwise(root: Path, capsys: Out) -> None:
     (root / f"session/p1/{OTHER}.json").unlink()
     assert run_json(capsys, "storage", "gc")["found"] == []
 
 
-def test_verify_ends_with_one_when_anything_is_wrong(root: Path, capsys: Out) -> None:
+def test_verify_exits_with_1_if_anything_is_wrong(root: Path, capsys: Out) -> None:
     report = run_json(capsys, "storage", "verify")
     assert report["totals"] == {"sessions": 3, "messages": 6, "parts": 12, "problems": 0}
     (root / "todo/ses_first.json").write_bytes(b"")
@@ -120,38 +118,40 @@ async def pin(root: Path, id: str) -> None:
 
 
 @pytest.fixture
-async def pinned(root: Path) -> Path:
+async def pinned_root(root: Path) -> Path:
     await pin(root, OTHER)
     return root
 
 
-def test_prune_needs_to_be_told_what_and_to_be_sure(pinned: Path, capsys: Out) -> None:
-    before = contents(pinned)
+def test_prune_needs_a_policy_and_a_confirmation(pinned_root: Path, capsys: Out) -> None:
+    before = contents(pinned_root)
     run_text(capsys, "storage", "prune", code=2)
     planned = run_json(capsys, "storage", "prune", "--older-than", "1d", "--dry-run")
     assert [(each["id"], sorted(each["sessions"])) for each in planned["chosen"]] == [(FIRST, [CHILD, FIRST])]
     assert [(each["id"], each["reason"]) for each in planned["spared"]] == [(OTHER, "pinned")]
-    assert contents(pinned) == before
+    assert contents(pinned_root) == before
 
 
-def test_prune_puts_into_the_trash_and_empties_it_when_told(pinned: Path, capsys: Out) -> None:
+def test_prune_moves_to_the_trash_and_empties_it_on_request(pinned_root: Path, capsys: Out) -> None:
     done = run_json(capsys, "storage", "prune", "--older-than", "1d", "--yes")
-    assert [path for path in documents(pinned) if path.startswith("session/")] == [f"session/p1/{OTHER}.json"]
+    assert [path for path in documents(pinned_root) if path.startswith("session/")] == [
+        f"session/p1/{OTHER}.json"
+    ]
     [bundle] = [each["bundle"] for each in done["chosen"]]
     assert run_json(capsys, "storage", "prune", "--empty-trash", "1d", "--yes")["emptied"] == []
     kinds = {row["kind"] for row in run_json(capsys, "storage", "du")["rows"]}
     assert "trash" in kinds
-    assert (pinned / ".weft/trash" / bundle).is_dir()
+    assert (pinned_root / ".weft/trash" / bundle).is_dir()
 
 
-def test_without_a_terminal_prune_asks_nobody_and_does_nothing(pinned: Path, capsys: Out) -> None:
-    before = contents(pinned)
+def test_without_a_terminal_prune_does_nothing(pinned_root: Path, capsys: Out) -> None:
+    before = contents(pinned_root)
     assert run_command(["storage", "prune", "--older-than", "1d"]) == 2
     assert "--yes" in capsys.readouterr().err
-    assert contents(pinned) == before
+    assert contents(pinned_root) == before
 
 
-def test_doctor_ends_with_one_until_it_was_let_to_work(root: Path, capsys: Out) -> None:
+def test_doctor_exits_with_1_until_it_has_repaired_everything(root: Path, capsys: Out) -> None:
     assert run_json(capsys, "doctor")["fine"]
     (root / f"session/p1/{FIRST}.json").write_bytes(b"")
     os.utime(root / f"session/p1/{FIRST}.json", (1, 1))
@@ -205,7 +205,7 @@ def test_adopt_moves_all_misplaced_sessions_to_their_projects(home: ProjectID, c
     assert run_text(capsys, "session", "adopt", "--all") == "nothing to adopt\n"
 
 
-def test_adopt_takes_named_sessions_to_the_project_of_a_directory(
+def test_adopt_moves_named_sessions_to_the_project_of_a_directory(
     home: ProjectID, tmp_path: Path, capsys: Out
 ) -> None:
     drifted = "ses_" + "d" * 26
@@ -227,11 +227,11 @@ def test_merge_moves_every_session(home: ProjectID, capsys: Out) -> None:
 @pytest.mark.parametrize(
     ("text", "ms"), [("90d", 90 * 86_400_000), ("12h", 43_200_000), ("0", 0), ("2w", 14 * 86_400_000)]
 )
-def test_an_age_is_a_number_and_a_unit(text: str, ms: int) -> None:
+def test_an_age_is_a_number_with_a_unit(text: str, ms: int) -> None:
     assert parse_age(text) == ms
 
 
-def test_sizes_are_read_and_told() -> None:
+def test_sizes_are_parsed_and_formatted() -> None:
     assert [parse_size(text) for text in ("2G", "1.5k", "10", "3MiB")] == [2 << 30, 1536, 10, 3 << 20]
     assert [format_size(count) for count in (0, 1023, 1536, 20 << 20, 3 << 40)] == [
         "0 B",
@@ -265,7 +265,7 @@ def allow_signer(key: Path, name: str) -> Path:
     return allowed
 
 
-def test_heads_that_were_signed_are_checked_by_who_signed_them(
+def test_signed_heads_are_verified_with_the_key_of_the_signer(
     root: Path, capsys: Out, tmp_path: Path
 ) -> None:
     ada, bob, place = make_key(tmp_path, "ada"), make_key(tmp_path, "bob"), str(tmp_path / "heads")
@@ -287,7 +287,9 @@ def test_heads_that_were_signed_are_checked_by_who_signed_them(
     assert not run_json(capsys, "storage", "verify", *signed_by_ada, code=1)["sound"]
 
 
-def test_a_forged_cost_is_found_and_a_lost_session_is_missed(root: Path, capsys: Out, tmp_path: Path) -> None:
+def test_a_forged_cost_is_found_and_a_lost_session_is_reported(
+    root: Path, capsys: Out, tmp_path: Path
+) -> None:
     place = str(tmp_path / "heads")
     run_text(capsys, "storage", "anchor", place)
     assert run_json(capsys, "storage", "verify", "--anchor", place)["sound"]
@@ -310,7 +312,7 @@ def test_a_forged_cost_is_found_and_a_lost_session_is_missed(root: Path, capsys:
         (["anchor", "more", "--sign", "nokey"], "nokey cannot sign"),
     ],
 )
-def test_a_mistake_with_anchors_says_the_way_out(
+def test_a_mistake_with_anchors_has_a_hint(
     root: Path, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -50,17 +50,17 @@ def maintenance(root: Path) -> StoreMaintenance:
     return open_maintenance(f"file:{root}")
 
 
-def found(root: Path, *, before: int) -> list[Leftover]:
+def find_leftovers(root: Path, *, before: int) -> list[Leftover]:
     return maintenance(root).find_leftovers(before=before)
 
 
-def swept(root: Path, leftovers: list[Leftover] | None = None) -> RemovedLeftovers:
+def collect(root: Path, leftovers: list[Leftover] | None = None) -> RemovedLeftovers:
     before = now() + SOON
-    leftovers = found(root, before=before) if leftovers is None else leftovers
+    leftovers = find_leftovers(root, before=before) if leftovers is None else leftovers
     return maintenance(root).make_repairer(GC_LABEL, now=now()).remove_leftovers(leftovers, before=before)
 
 
-def orphan_everything_of(root: Path, id: str) -> set[str]:
+def orphan_session(root: Path, id: str) -> set[str]:
     """Remove a session's document, and return everything that becomes unreachable."""
     [path] = root.glob(f"session/*/{id}.json")
     path.unlink()
@@ -68,65 +68,65 @@ def orphan_everything_of(root: Path, id: str) -> set[str]:
     return {path for path in documents(root) if short in path}
 
 
-def test_nothing_is_left_over_in_a_tree_that_is_whole(root: Path) -> None:
-    assert found(root, before=now() + SOON) == []
+def test_an_intact_tree_has_no_leftovers(root: Path) -> None:
+    assert find_leftovers(root, before=now() + SOON) == []
 
 
 def test_files_without_a_session_are_set_aside_byte_for_byte(root: Path) -> None:
-    lost = orphan_everything_of(root, OTHER)
+    lost = orphan_session(root, OTHER)
     before = contents(root)
-    report = swept(root)
+    report = collect(root)
     assert {each.kind for each in report.removed} >= {"message", "part", "diff", "todo"}
     assert report.failed == ()
     assert set(contents(root)) == set(before) - lost
     backup = Path(report.backup)
     assert {path: (backup / path).read_bytes() for path in lost} == {path: before[path] for path in lost}
-    assert found(root, before=now() + SOON) == []
+    assert find_leftovers(root, before=now() + SOON) == []
 
 
-def test_parts_of_a_removed_message_go_and_those_of_its_neighbour_stay(root: Path) -> None:
+def test_parts_of_a_removed_message_are_removed_and_those_of_its_neighbour_stay(root: Path) -> None:
     (root / "message/ses_first/msg_first_1.json").unlink()
-    report = swept(root)
+    report = collect(root)
     assert [(each.kind, os.path.basename(each.where)) for each in report.removed] == [("part", "msg_first_1")]
     assert (root / "part/msg_first_2").is_dir()
 
 
-def test_young_files_are_left_alone(root: Path) -> None:
-    orphan_everything_of(root, OTHER)
+def test_recent_files_are_left_alone(root: Path) -> None:
+    orphan_session(root, OTHER)
     make_old(
         root
     )  # the files say that they are old; that they came here just now the directory entries know better
-    assert found(root, before=now() - SOON) == []
+    assert find_leftovers(root, before=now() - SOON) == []
 
 
-def test_a_directory_with_a_stranger_in_it_is_left_alone(root: Path) -> None:
-    orphan_everything_of(root, OTHER)
+def test_a_directory_with_a_foreign_file_is_left_alone(root: Path) -> None:
+    orphan_session(root, OTHER)
     (root / "message/ses_other/notes.txt").write_text("mine")
-    kept = {each.kind for each in found(root, before=now() + SOON)}
+    kept = {each.kind for each in find_leftovers(root, before=now() + SOON)}
     assert kept & {"message", "part"} == set()
 
 
-def test_a_session_that_cannot_be_read_or_is_half_renamed_is_there_all_the_same(root: Path) -> None:
+def test_an_unreadable_or_half_renamed_session_still_counts_as_existing(root: Path) -> None:
     [path] = root.glob(f"session/*/{OTHER}.json")
     path.write_bytes(b"\x00")
-    assert found(root, before=now() + SOON) == []
+    assert find_leftovers(root, before=now() + SOON) == []
     path.rename(path.with_suffix(".json.tmp"))
-    assert found(root, before=now() + SOON) == []
+    assert find_leftovers(root, before=now() + SOON) == []
 
 
 def test_a_file_restored_before_the_collection_is_not_removed(root: Path) -> None:
     [path] = root.glob(f"session/*/{OTHER}.json")
     raw = path.read_bytes()
     path.unlink()
-    leftovers = found(root, before=now() + SOON)
+    leftovers = find_leftovers(root, before=now() + SOON)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(raw)
     before = contents(root)
-    assert swept(root, leftovers).removed == ()
+    assert collect(root, leftovers).removed == ()
     assert contents(root) == before
 
 
-async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
+async def test_locks_temporary_files_notes_and_growth_of_dead_processes_are_removed(root: Path) -> None:
     store = await open_file_store(root)
     await put_session(store, "ses_1")
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "so")))
@@ -141,7 +141,7 @@ async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
     (own / "run/ses_gone").touch()
     (own / "temp").mkdir(exist_ok=True)
     (own / "temp/session.ses_first~12.0").write_text("{}")
-    report = swept(root)
+    report = collect(root)
     assert sorted((each.kind, os.path.basename(each.where)) for each in report.removed) == [
         ("growth", "prt_2"),
         ("growth", "prt_gone"),
@@ -151,20 +151,20 @@ async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
         ("temp", "session.ses_first~12.0"),
     ]
     assert (own / "growth/msg_1/prt_1").exists()
-    assert found(root, before=now() + SOON) == []
+    assert find_leftovers(root, before=now() + SOON) == []
 
 
 def test_files_set_aside_are_removed_after_a_month(root: Path) -> None:
-    orphan_everything_of(root, OTHER)
-    report = swept(root)
-    assert found(root, before=now() + BACKUP_RETENTION_MS - SOON) == []
-    [old] = found(root, before=now() + BACKUP_RETENTION_MS + SOON)
+    orphan_session(root, OTHER)
+    report = collect(root)
+    assert find_leftovers(root, before=now() + BACKUP_RETENTION_MS - SOON) == []
+    [old] = find_leftovers(root, before=now() + BACKUP_RETENTION_MS + SOON)
     assert (old.kind, old.where) == ("backup", report.backup)
-    assert swept(root, [old]).removed == (old,)
+    assert collect(root, [old]).removed == (old,)
     assert not Path(report.backup).exists()
 
 
-async def test_spilled_outputs_go_when_old_and_named_by_no_part(root: Path, tmp_path: Path) -> None:
+async def test_stored_outputs_are_removed_if_old_and_unreferenced(root: Path, tmp_path: Path) -> None:
     outputs = tmp_path / "tool-output"
     outputs.mkdir()
     named, unnamed = (f"tool_{letter * 26}" for letter in "ab")
@@ -222,8 +222,8 @@ async def test_sizes_add_up_to_those_of_the_files(root: Path, tmp_path: Path) ->
     outputs.mkdir()
     (outputs / "tool_x").write_bytes(b"12345")
     (root / "stray").write_bytes(b"123")
-    orphan_everything_of(root, OTHER)
-    swept(root)
+    orphan_session(root, OTHER)
+    collect(root)
     paths = replace(paths_from(os.environ), data=str(tmp_path))
     sizes = measure_space(maintenance(root), paths)
     files = [path for top in (root, outputs) for path in top.rglob("*") if path.is_file()]
@@ -237,7 +237,7 @@ async def test_sizes_add_up_to_those_of_the_files(root: Path, tmp_path: Path) ->
     assert set(sizes.sessions) == {"", FIRST, CHILD}
 
 
-# --- whatever is missing or broken, nothing that anything leads to is touched ---
+# --- properties: reachable files are never removed ---
 
 PARTS = [
     f"part/msg_{each}_{n}/prt_{each}_{n}_{letter}.json"
@@ -291,7 +291,7 @@ def test_reachable_files_are_never_removed(template: Path, gone: set[str], broke
         for path in gone:
             (root / path).unlink()
         kept, all_before = reachable(root), contents(root)
-        report = swept(root)
+        report = collect(root)
         left = contents(root)
         assert {path: left.get(path) for path in kept} == kept
         assert report.failed == ()
@@ -299,11 +299,11 @@ def test_reachable_files_are_never_removed(template: Path, gone: set[str], broke
         for path in set(all_before) - set(left):
             assert backup is not None
             assert (backup / path).read_bytes() == all_before[path]
-        assert swept(root).removed == ()
+        assert collect(root).removed == ()
 
 
 async def test_after_garbage_collection_everything_else_can_be_read(root: Path) -> None:
     before = await list_readable(root)
-    lost = orphan_everything_of(root, OTHER)
-    swept(root)
+    lost = orphan_session(root, OTHER)
+    collect(root)
     assert await list_readable(root) == before - lost - {f"session/p1/{OTHER}.json"}

@@ -1,4 +1,4 @@
-"""Verifying and migrating: the same counts and hashes in whatever store, and a move that can be stopped anywhere."""
+"""Verify and migrate: counts and hashes are the same in every store, and a migration can be stopped anywhere."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "storage"
 
 
-def verified(root: Path) -> VerifyResult:
+def verify(root: Path) -> VerifyResult:
     return verify_store(open_maintenance(f"file:{root}"), now=now())
 
 
@@ -53,7 +53,7 @@ async def hashes(store: Store) -> dict[str, str]:
     }
 
 
-async def filled(store: Store) -> Store:
+async def fill_store(store: Store) -> Store:
     await fill(store)
     await store.apply(
         SessionCreated(info=session()), MessageUpdated(info=prompt()), MessageUpdated(info=answer())
@@ -85,17 +85,17 @@ async def list_records(store: Store) -> list[object]:
     ]
 
 
-def by_session(digest: SessionDigest) -> str:
+def get_session_id(digest: SessionDigest) -> str:
     return digest.session
 
 
-async def test_a_tree_and_a_store_verify_alike(root: Path) -> None:
+async def test_a_tree_and_a_store_have_the_same_verification(root: Path) -> None:
     store = await open_file_store(root)
-    await filled(store)
-    result = verified(root)
+    await fill_store(store)
+    result = verify(root)
     assert result.faults == ()
     through_store = [digest_session(await read_export(store, each)) for each in await store.list_sessions()]
-    assert sorted(result.digests, key=by_session) == sorted(through_store, key=by_session)
+    assert sorted(result.digests, key=get_session_id) == sorted(through_store, key=get_session_id)
     [first] = [each for each in result.digests if each.session == FIRST]
     assert (first.messages, first.parts, first.diffs, first.todos) == (2, 4, 1, 1)
 
@@ -109,7 +109,7 @@ async def test_every_kind_of_fault_is_named(root: Path) -> None:
     (root / "part/msg_lost").mkdir()
     (root / "part/msg_lost/prt_1.json").write_bytes(b"{}")
     (root / "todo/ses_lost.json").write_bytes(b"[]")
-    verdict = verified(root)
+    verdict = verify(root)
     damage, *others = verdict.faults
     assert [(each.kind, each.where, each.reason) for each in others] == [
         ("orphan", "ses_lost", "its session is gone, but its todos exist"),
@@ -121,7 +121,7 @@ async def test_every_kind_of_fault_is_named(root: Path) -> None:
     assert (damage.kind, damage.where) == ("unreadable", f"{root}/part/msg_lost/prt_1.json")
 
 
-async def test_the_hash_changes_with_any_word_and_with_nothing_else(root: Path) -> None:
+async def test_the_hash_changes_with_any_text_and_with_nothing_else(root: Path) -> None:
     store = MemoryStore()
     await fill(store)
     before = await hashes(store)
@@ -135,36 +135,36 @@ async def test_the_hash_changes_with_any_word_and_with_nothing_else(root: Path) 
     assert {id for id in after if after[id] != before[id]} == {FIRST, OTHER}
 
 
-async def test_everything_arrives_and_comes_back_with_the_same_hashes(root: Path) -> None:
-    source = await filled(MemoryStore())
+async def test_everything_arrives_and_returns_with_the_same_hashes(root: Path) -> None:
+    source = await fill_store(MemoryStore())
     target, back = await open_file_store(root), MemoryStore()
     there, again = await migrate(source, target), await migrate(target, back)
     assert there.complete
     assert again.complete
     assert await hashes(source) == await hashes(target) == await hashes(back)
-    assert all(each.before == each.after for each in there.moved)
+    assert [each.before for each in there.moved] == [each.after for each in there.moved] != []
     assert (there.values, there.lines, there.bundles, there.kept) == (3, 2, 1, ())
     assert await list_records(source) == await list_records(target) == await list_records(back)
     assert await back.list_projects() == await source.list_projects()
 
 
 async def test_migrating_again_changes_nothing(root: Path) -> None:
-    source, target = await filled(MemoryStore()), await open_file_store(root)
+    source, target = await fill_store(MemoryStore()), await open_file_store(root)
     await migrate(source, target)
     before = contents(root)
     assert set(outcomes(await migrate(source, target)).values()) == {"same"}
     assert contents(root) == before
 
 
-async def test_a_dry_run_writes_nothing_and_tells_the_same(root: Path) -> None:
-    source, target = await filled(MemoryStore()), await open_file_store(root)
+async def test_a_dry_run_writes_nothing_and_reports_the_same(root: Path) -> None:
+    source, target = await fill_store(MemoryStore()), await open_file_store(root)
     planned = await migrate(source, target, dry_run=True)
     assert contents(root) == {}
     assert outcomes(planned) == outcomes(await migrate(source, target))
 
 
-class Mortal(FileStore):
-    """A store whose process dies at the so-manieth write."""
+class DyingStore(FileStore):
+    """A store whose process dies at a chosen write."""
 
     lives = 0
 
@@ -182,12 +182,14 @@ class Mortal(FileStore):
 
 
 @pytest.mark.parametrize("lives", range(8))
-async def test_stopped_anywhere_and_run_again_it_ends_the_same(tmp_path: Path, lives: int) -> None:
-    source = await filled(await open_file_store(tmp_path / "old"))
+async def test_a_migration_interrupted_anywhere_and_repeated_has_the_same_result(
+    tmp_path: Path, lives: int
+) -> None:
+    source = await fill_store(await open_file_store(tmp_path / "old"))
     original = contents(tmp_path / "old")
     whole = await open_file_store(tmp_path / "whole")
     await migrate(source, whole)
-    cut = Mortal(str(tmp_path / "cut"))
+    cut = DyingStore(str(tmp_path / "cut"))
     await cut.prepare(lambda _: None)
     cut.lives = lives
     try:
@@ -203,12 +205,12 @@ async def test_stopped_anywhere_and_run_again_it_ends_the_same(tmp_path: Path, l
     assert contents(tmp_path / "old") == original
 
 
-async def test_what_went_on_since_is_added_and_what_went_apart_is_left_alone() -> None:
+async def test_sessions_that_continued_are_updated_and_diverged_ones_are_left_alone() -> None:
     source, target = MemoryStore(), MemoryStore()
     await fill(source)
     await migrate(source, target)
 
-    async def say(store: Store, id: str, message: str, words: str) -> None:
+    async def add_prompt(store: Store, id: str, message: str, words: str) -> None:
         await store.edit(
             SessionID(id), lambda it: replace(it, time=replace(it.time, updated=it.time.updated + 9))
         )
@@ -217,10 +219,10 @@ async def test_what_went_on_since_is_added_and_what_went_apart_is_left_alone() -
             PartUpdated(part=text(f"prt_{message}", words, of=message, session=id)),
         )
 
-    await say(source, FIRST, "msg_later", "gone on at home")
-    await say(target, CHILD, "msg_there", "gone on over there")
-    await say(source, OTHER, "msg_both", "one thing")
-    await say(target, OTHER, "msg_both", "another thing")
+    await add_prompt(source, FIRST, "msg_later", "gone on at home")
+    await add_prompt(target, CHILD, "msg_there", "gone on over there")
+    await add_prompt(source, OTHER, "msg_both", "one thing")
+    await add_prompt(target, OTHER, "msg_both", "another thing")
     before = await hashes(target)
     migration = await migrate(source, target)
     assert outcomes(migration) == {FIRST: "grown", CHILD: "ahead", OTHER: "differs"}
@@ -230,8 +232,8 @@ async def test_what_went_on_since_is_added_and_what_went_apart_is_left_alone() -
     assert after[FIRST] == (await hashes(source))[FIRST]
 
 
-async def test_what_the_target_has_differently_is_left_alone_and_named() -> None:
-    source, target = await filled(MemoryStore()), MemoryStore()
+async def test_records_that_differ_in_the_target_are_kept_and_named() -> None:
+    source, target = await fill_store(MemoryStore()), MemoryStore()
     await target.put_value(("alias", "p1"), {"worktree": "/other"})
     await target.append_log(("decision", "p1"), lambda _: [b"another"])
     await target.apply(SessionCreated(info=session("ses_trashed", title="alive")))
@@ -244,8 +246,8 @@ async def test_what_the_target_has_differently_is_left_alone_and_named() -> None
     assert await target.get_session(SessionID("ses_trashed")) == session("ses_trashed", title="alive")
 
 
-async def test_a_log_that_went_on_is_continued() -> None:
-    source, target = await filled(MemoryStore()), MemoryStore()
+async def test_a_log_that_continued_is_extended() -> None:
+    source, target = await fill_store(MemoryStore()), MemoryStore()
     await migrate(source, target)
     await source.append_log(("decision", "p1"), lambda _: [b"three"])
     assert (await migrate(source, target)).lines == 1
@@ -264,7 +266,26 @@ async def test_a_bad_document_is_named_and_not_migrated(root: Path) -> None:
     assert sum(len(each.parts) for each in await target.list_messages(SessionID(FIRST))) == 3
 
 
-class Refusing(MemoryStore):
+async def test_a_session_that_is_unreadable_in_the_target_is_not_overwritten(
+    root: Path, tmp_path: Path
+) -> None:
+    source, target = await open_file_store(root), await open_file_store(tmp_path / "target")
+    await source.apply(SessionCreated(info=session("ses_alive")), SessionCreated(info=session("ses_trashed")))
+    await source.discard([SessionID("ses_trashed")], at=NOW)
+    await target.apply(SessionCreated(info=session("ses_alive")), SessionCreated(info=session("ses_trashed")))
+    documents = sorted((tmp_path / "target/session").rglob("*.json"))
+    for document in documents:
+        document.write_bytes(b"{half")
+    migration = await migrate(source, target)
+    assert outcomes(migration) == {"ses_alive": "failed"}
+    assert [each.reason for each in migration.moved] == [
+        "the target has a session of this id that cannot be read"
+    ]
+    assert (migration.bundles, len(migration.kept)) == (0, 1)
+    assert [document.read_bytes() for document in documents] == [b"{half", b"{half"]
+
+
+class RefusingStore(MemoryStore):
     """A store that will not take one session."""
 
     async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
@@ -276,7 +297,7 @@ class Refusing(MemoryStore):
 async def test_a_session_that_cannot_be_written_does_not_block_the_others() -> None:
     source = MemoryStore()
     await fill(source)
-    migration = await migrate(source, Refusing())
+    migration = await migrate(source, RefusingStore())
     assert outcomes(migration) == {FIRST: "copied", CHILD: "failed", OTHER: "copied"}
     assert [each.reason for each in migration.moved if each.reason] == ["no room"]
 
@@ -295,10 +316,10 @@ plain = st.recursive(
 
 @settings(max_examples=25)
 @given(title=words, text=words, metadata=st.dictionaries(words, plain, max_size=3), seed=st.integers(0, 9))
-def test_whatever_a_session_says_its_hash_survives_the_way_through_files(
+def test_the_hash_of_any_session_survives_a_migration_through_files(
     tmp_path_factory: pytest.TempPathFactory, title: str, text: str, metadata: dict[str, object], seed: int
 ) -> None:
-    async def there_and_back() -> tuple[dict[str, str], dict[str, str]]:
+    async def migrate_there_and_back() -> tuple[dict[str, str], dict[str, str]]:
         source, back = MemoryStore(), MemoryStore()
         target = await open_file_store(tmp_path_factory.mktemp("migrated") / "storage")
         made: SessionInfo = await put_session(source, "ses_any", created=NOW + seed, title=title)
@@ -310,5 +331,5 @@ def test_whatever_a_session_says_its_hash_survives_the_way_through_files(
         assert (await migrate(target, back)).complete
         return await hashes(source), await hashes(back)
 
-    before, after = asyncio.run(there_and_back())
+    before, after = asyncio.run(migrate_there_and_back())
     assert before == after

@@ -94,7 +94,7 @@ class StoredDocuments:
         lines = get_server().query(f"SET search_path TO {self.schema}; {whole}")
         return [line.split("|") for line in lines]
 
-    def _where(self, table: str, key: tuple[str, ...]) -> tuple[str, str, tuple[Any, ...]]:
+    def _to_condition(self, table: str, key: tuple[str, ...]) -> tuple[str, str, tuple[Any, ...]]:
         """Return the table of a database, the condition for a row, and its values."""
         if self.kind == "sqlite":
             history = "history = (SELECT number FROM history WHERE session = ? AND bundle IS NULL)"
@@ -124,7 +124,7 @@ class StoredDocuments:
     def read(self, table: str, *key: str) -> bytes:
         if self.kind == "files":
             return self._path(table, *key).read_bytes()
-        name, condition, values = self._where(table, key)
+        name, condition, values = self._to_condition(table, key)
         column = "document" if self.kind == "sqlite" else "encode(document, 'hex')"
         found = self._run(f"SELECT {column} FROM {name} WHERE {condition}", *values)
         return _to_bytes(found[0][0])
@@ -133,7 +133,7 @@ class StoredDocuments:
         if self.kind == "files":
             self._path(table, *key).write_bytes(raw)
             return
-        name, condition, values = self._where(table, key)
+        name, condition, values = self._to_condition(table, key)
         self._run(f"UPDATE {name} SET document = ? WHERE {condition}", raw, *values)
 
     def edit(self, table: str, *key: str, **fields: Any) -> None:
@@ -144,7 +144,7 @@ class StoredDocuments:
         if self.kind == "files":
             self._path(table, *key).unlink()
             return
-        name, condition, values = self._where(table, key)
+        name, condition, values = self._to_condition(table, key)
         self._run(f"DELETE FROM {name} WHERE {condition}", *values)
 
     def add(self, table: str, *key: str, raw: bytes) -> None:
@@ -184,7 +184,7 @@ class StoredDocuments:
     def read_lines(self, id: str = SESSION) -> list[bytes]:
         if self.kind == "files":
             return self._path("chain", id).read_bytes().split(b"\n")[1:-1]
-        name, condition, values = self._where("chain", (id,))
+        name, condition, values = self._to_condition("chain", (id,))
         if self.kind == "sqlite":
             rows = self._run(
                 f"SELECT lower(hex(hash)), body FROM {name} WHERE {condition} ORDER BY number", *values
@@ -205,7 +205,7 @@ class StoredDocuments:
                 first = b"%012d %s" % (len(lines), lines[-1][:64])
             path.write_bytes(b"\n".join([first, *lines, b""]))
             return
-        name, condition, values = self._where("chain", (id,))
+        name, condition, values = self._to_condition("chain", (id,))
         if self.kind == "sqlite":
             [[history]] = self._run("SELECT number FROM history WHERE session = ? AND bundle IS NULL", id)
             self._run(f"DELETE FROM {name} WHERE {condition}", *values)
@@ -320,7 +320,7 @@ def list_faults(result: VerifyResult) -> list[tuple[str, str]]:
 
 
 class Forgery(NamedTuple):
-    """A change behind weft's back, and the faults that it is told as: kinds and documents."""
+    """A change that weft did not make, and the faults that must be reported for it: kinds and documents."""
 
     name: str
     forge: Callable[[StoredDocuments], None]
@@ -428,62 +428,62 @@ def key(place: tuple[str, ...]) -> str:
     return "session" if place[0] == "session" else "/".join((place[0], *place[2:]))
 
 
-def changed(*places: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def changed_documents(*places: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(("changed", key(place)) for place in places)
 
 
-def removed(*places: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def removed_documents(*places: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(("removed", key(place)) for place in places)
 
 
 CHAIN = (("chain", "chain"),)
 
 FORGERIES = (
-    Forgery("cost of an answer lowered", edit(*M2, cost=0.0001), (*changed(M2), ("cost", key(M2)))),
-    Forgery("cost of an answer raised", edit(*M2, cost=9.99), (*changed(M2), ("cost", "session"))),
-    Forgery("cost of a step lowered", edit(*P4, cost=0), changed(P4)),
-    Forgery("cost of a step raised", edit(*P4, cost=5), (*changed(P4), ("cost", key(M2)))),
-    Forgery("tokens of an answer changed", edit(*M2, tokens={"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}), changed(M2)),
-    Forgery("tokens of a step changed", edit(*P4, tokens={"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}), changed(P4)),
-    Forgery("total of the session lowered", lambda stored: stored.edit(*S, weft={"spent": {"own": {"cost": 0}, "until": NOW + 2}}), (*changed(S), ("cost", "session"))),
-    Forgery("text of a prompt changed", edit(*P1, text="What is not here?"), changed(P1)),
-    Forgery("text of a prompt extended", edit(*P1, text="What is here? And there?"), changed(P1)),
-    Forgery("text of a prompt emptied", edit(*P1, text=""), changed(P1)),
-    Forgery("text of an answer changed", edit(*P5, text="Three files."), changed(P5)),
-    Forgery("text of an answer extended", edit(*P5, text="Two files. And a secret one."), changed(P5)),
-    Forgery("output of a call changed", edit_state(output="a\n"), changed(P3)),
-    Forgery("input of a call changed", edit_state(input={"command": "rm -rf /"}), changed(P3)),
-    Forgery("status of a call changed", edit_state(status="error", error="no"), changed(P3)),
-    Forgery("time of a call changed", edit_state(time={"start": NOW, "end": NOW + 9}), changed(P3)),
-    Forgery("output called compacted and changed", edit_state(output="b\n", time={"start": NOW, "end": NOW + 1, "compacted": NOW + 5}), changed(P3)),
-    Forgery("tool of a call renamed", edit(*P3, tool="read"), changed(P3)),
-    Forgery("reason of a step changed", edit(*P4, reason="length"), changed(P4)),
-    Forgery("model of an answer changed", edit(*M2, modelID="cheap", providerID="other"), changed(M2)),
-    Forgery("time of an answer changed", edit(*M2, time={"created": NOW + 1, "completed": NOW + 9}), changed(M2)),
-    Forgery("agent of a prompt changed", edit(*M1, agent="plan"), changed(M1)),
-    Forgery("unknown field added", edit(*M1, extra="note"), changed(M1)),
-    Forgery("title changed", edit(*S, title="Nothing to see"), changed(S)),
-    Forgery("directory of the session changed", edit(*S, directory="/elsewhere"), changed(S)),
-    Forgery("session made a child", edit(*S, parentID=OTHER), changed(S)),
-    Forgery("session moved back in time", edit(*S, time={"created": 1, "updated": 2}), changed(S)),
+    Forgery("cost of an answer lowered", edit(*M2, cost=0.0001), (*changed_documents(M2), ("cost", key(M2)))),
+    Forgery("cost of an answer raised", edit(*M2, cost=9.99), (*changed_documents(M2), ("cost", "session"))),
+    Forgery("cost of a step lowered", edit(*P4, cost=0), changed_documents(P4)),
+    Forgery("cost of a step raised", edit(*P4, cost=5), (*changed_documents(P4), ("cost", key(M2)))),
+    Forgery("tokens of an answer changed", edit(*M2, tokens={"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}), changed_documents(M2)),
+    Forgery("tokens of a step changed", edit(*P4, tokens={"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}), changed_documents(P4)),
+    Forgery("total of the session lowered", lambda stored: stored.edit(*S, weft={"spent": {"own": {"cost": 0}, "until": NOW + 2}}), (*changed_documents(S), ("cost", "session"))),
+    Forgery("text of a prompt changed", edit(*P1, text="What is not here?"), changed_documents(P1)),
+    Forgery("text of a prompt extended", edit(*P1, text="What is here? And there?"), changed_documents(P1)),
+    Forgery("text of a prompt emptied", edit(*P1, text=""), changed_documents(P1)),
+    Forgery("text of an answer changed", edit(*P5, text="Three files."), changed_documents(P5)),
+    Forgery("text of an answer extended", edit(*P5, text="Two files. And a secret one."), changed_documents(P5)),
+    Forgery("output of a call changed", edit_state(output="a\n"), changed_documents(P3)),
+    Forgery("input of a call changed", edit_state(input={"command": "rm -rf /"}), changed_documents(P3)),
+    Forgery("status of a call changed", edit_state(status="error", error="no"), changed_documents(P3)),
+    Forgery("time of a call changed", edit_state(time={"start": NOW, "end": NOW + 9}), changed_documents(P3)),
+    Forgery("output called compacted and changed", edit_state(output="b\n", time={"start": NOW, "end": NOW + 1, "compacted": NOW + 5}), changed_documents(P3)),
+    Forgery("tool of a call renamed", edit(*P3, tool="read"), changed_documents(P3)),
+    Forgery("reason of a step changed", edit(*P4, reason="length"), changed_documents(P4)),
+    Forgery("model of an answer changed", edit(*M2, modelID="cheap", providerID="other"), changed_documents(M2)),
+    Forgery("time of an answer changed", edit(*M2, time={"created": NOW + 1, "completed": NOW + 9}), changed_documents(M2)),
+    Forgery("agent of a prompt changed", edit(*M1, agent="plan"), changed_documents(M1)),
+    Forgery("unknown field added", edit(*M1, extra="note"), changed_documents(M1)),
+    Forgery("title changed", edit(*S, title="Nothing to see"), changed_documents(S)),
+    Forgery("directory of the session changed", edit(*S, directory="/elsewhere"), changed_documents(S)),
+    Forgery("session made a child", edit(*S, parentID=OTHER), changed_documents(S)),
+    Forgery("session moved back in time", edit(*S, time={"created": 1, "updated": 2}), changed_documents(S)),
     Forgery("diff changed", lambda stored: stored.write("diff", SESSION, raw=b"[]"), (("removed", "diff"),)),
     Forgery("todos changed", flip(("todo", SESSION), b"completed", b"pending"), (("changed", "todo"),)),
-    Forgery("part removed", remove(*P2), removed(P2)),
-    Forgery("last part removed", remove(*P5), removed(P5)),
-    Forgery("prompt removed", remove(*M1), removed(M1)),
-    Forgery("answer removed", remove(*M2), (*removed(M2), )),
+    Forgery("part removed", remove(*P2), removed_documents(P2)),
+    Forgery("last part removed", remove(*P5), removed_documents(P5)),
+    Forgery("prompt removed", remove(*M1), removed_documents(M1)),
+    Forgery("answer removed", remove(*M2), (*removed_documents(M2), )),
     Forgery("diff removed", remove("diff", SESSION), (("removed", "diff"),)),
     Forgery("todos removed", remove("todo", SESSION), (("removed", "todo"),)),
     Forgery("session removed", remove(*S), (("removed", "session"),), outside=True),
     Forgery("message added", add_message, (("added", f"message/{SECOND}"),), outside=True),
     Forgery("part added", add_part, (("added", f"part/{PROMPT}/prt_6"),), outside=True),
     Forgery("part of another session added", take_over_part, (("added", f"part/{PROMPT}/prt_9"),), only_misplaced=True),
-    Forgery("two texts swapped", swap_texts, changed(P1, P2)),
-    Forgery("a bit flipped in a text", flip(P1, b"What", b"Whau"), changed(P1)),
-    Forgery("a bit flipped in a number", flip(M2, b"0.0123", b"0.0023"), (*changed(M2), ("cost", key(M2)))),
-    Forgery("a bit flipped in the syntax", flip(P2, b"{", b"["), removed(P2), fault="unreadable"),
-    Forgery("a document cut in the middle", lambda stored: stored.write(*P5, raw=stored.read(*P5)[:20]), removed(P5), fault="unreadable"),
-    Forgery("a document emptied", lambda stored: stored.write(*P1, raw=b""), removed(P1), fault="unreadable"),
+    Forgery("two texts swapped", swap_texts, changed_documents(P1, P2)),
+    Forgery("a bit flipped in a text", flip(P1, b"What", b"Whau"), changed_documents(P1)),
+    Forgery("a bit flipped in a number", flip(M2, b"0.0123", b"0.0023"), (*changed_documents(M2), ("cost", key(M2)))),
+    Forgery("a bit flipped in the syntax", flip(P2, b"{", b"["), removed_documents(P2), fault="unreadable"),
+    Forgery("a document cut in the middle", lambda stored: stored.write(*P5, raw=stored.read(*P5)[:20]), removed_documents(P5), fault="unreadable"),
+    Forgery("a document emptied", lambda stored: stored.write(*P1, raw=b""), removed_documents(P1), fault="unreadable"),
     Forgery("entry of the chain removed", edit_lines(lambda lines: [*lines[:3], *lines[4:]]), CHAIN),
     Forgery("entries of the chain swapped", edit_lines(lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]]), (*CHAIN, *CHAIN, *CHAIN)),
     Forgery("beginning of the chain removed", edit_lines(lambda lines: lines[2:]), CHAIN),
@@ -499,7 +499,7 @@ FORGERIES = (
 
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("forgery", FORGERIES, ids=lambda forgery: forgery.name.replace(" ", "-"))
-async def test_damage_and_forgery_are_noticed_and_named(forgery: Forgery, kind: str, tmp_path: Path) -> None:
+async def test_damage_and_forgery_are_detected_and_named(forgery: Forgery, kind: str, tmp_path: Path) -> None:
     async with open_filled(kind, tmp_path) as (_, url):
         assert list_faults(verify(url)) == []
         forgery.forge(StoredDocuments(url))
@@ -519,7 +519,7 @@ async def test_damage_and_forgery_are_noticed_and_named(forgery: Forgery, kind: 
             assert [fault.kind for fault in result.faults] == [forgery.fault]
 
 
-def test_there_are_at_least_forty_kinds() -> None:
+def test_at_least_forty_kinds_of_damage_are_tried() -> None:
     assert len({forgery.name for forgery in FORGERIES}) == len(FORGERIES) >= 40
 
 
@@ -573,7 +573,7 @@ async def apply_twice_and_reorder(store: Store, url: str) -> None:
 
 
 async def stream(store: Store, url: str) -> None:
-    """Text that is still growing is told, and is no fault. Complete, it is chained."""
+    """Text that is still growing is reported and is not a fault. Once complete, it is in the chain."""
     await store.apply(MessageUpdated(info=answer("msg_6", created=NOW + 50)))
     part = replace(text("prt_10", "", of="msg_6"), time=Span(start=NOW))
     await store.apply(PartUpdated(part=part))
@@ -621,7 +621,7 @@ OPERATIONS = (
 
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("operate", OPERATIONS, ids=lambda operate: operate.__name__)
-async def test_nothing_that_weft_does_is_a_false_alarm(
+async def test_normal_operation_causes_no_false_alarm(
     operate: Callable[[Store, str], Any], kind: str, tmp_path: Path
 ) -> None:
     async with open_filled(kind, tmp_path) as (store, url):
@@ -636,7 +636,7 @@ async def test_nothing_that_weft_does_is_a_false_alarm(
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_an_anchor_shows_a_session_that_was_rolled_back(kind: str, tmp_path: Path) -> None:
+async def test_an_anchor_detects_a_session_that_was_rolled_back(kind: str, tmp_path: Path) -> None:
     async with open_filled(kind, tmp_path) as (store, url):
         stored = StoredDocuments(url)
         before, lines = stored.read("part", SESSION, PROMPT, "prt_2"), stored.read_lines()
@@ -651,7 +651,7 @@ async def test_an_anchor_shows_a_session_that_was_rolled_back(kind: str, tmp_pat
         assert list_faults(result) == [("anchor", "chain")]
 
 
-async def test_a_deleted_session_is_missed_by_its_anchor(tmp_path: Path) -> None:
+async def test_an_anchor_detects_a_deleted_session(tmp_path: Path) -> None:
     async with open_filled("sqlite", tmp_path) as (store, url):
         heads = tuple(list_heads(open_maintenance(url)))
         await store.apply(SessionDeleted(info=session(OTHER)))
@@ -662,7 +662,7 @@ async def test_a_deleted_session_is_missed_by_its_anchor(tmp_path: Path) -> None
 # --- what OpenCode does to a session of weft's ---
 
 
-async def test_what_opencode_does_is_told_as_changed_outside_weft(tmp_path: Path) -> None:
+async def test_changes_by_opencode_are_reported_as_changed_outside_weft(tmp_path: Path) -> None:
     async with open_filled("files", tmp_path) as (store, url):
         stored = StoredDocuments(url)
         document = json.loads(stored.read(*S))

@@ -45,7 +45,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.timeout(240 + 4 * KILLS)
-def test_after_every_kill_each_batch_is_whole_or_not_there_and_none_acknowledged_is_lost(
+def test_after_every_kill_each_batch_is_complete_or_absent_and_none_acknowledged_is_lost(
     url: str, tmp_path: Path
 ) -> None:
     found = run_stress("kill", url, tmp_path, SEED, KILLS)
@@ -74,9 +74,7 @@ def judge(url: str) -> dict[SessionID, tuple[int, list[tuple[str, str]]]]:
     }
 
 
-def test_writers_side_by_side_lose_nothing_and_readers_never_see_half_a_batch(
-    url: str, tmp_path: Path
-) -> None:
+def test_concurrent_writers_lose_nothing_and_readers_never_see_half_a_batch(url: str, tmp_path: Path) -> None:
     found = run_stress("beside", url, tmp_path, WRITERS, TIMES)
     unharmed = {"halves": 0, "fewer": 0, "read_something": True}
     assert found == {

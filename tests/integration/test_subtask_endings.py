@@ -5,13 +5,13 @@ import asyncio
 from given.engine import ECHO, EchoInput, text_prompt
 from given.subtask_engine import (
     children_of,
-    failed,
+    get_error,
     open_parts,
     open_subtask_engine,
     start,
     task_call,
     tasks_of,
-    words,
+    text_of,
 )
 from weft.model.event import PartUpdated, SessionIdled, StatusChanged, session_of
 from weft.model.failure import AbortedFailure
@@ -68,10 +68,10 @@ async def test_aborting_a_run_aborts_and_settles_its_children_at_every_depth() -
             assert isinstance(last.error, AbortedFailure)
             assert last.time.completed is not None
         assert isinstance(answer.info, AssistantMessage)
-        assert {failed(part) for part in await tasks_of(engine, session)} == {"Tool execution aborted"}
+        assert {get_error(part) for part in await tasks_of(engine, session)} == {"Tool execution aborted"}
 
 
-async def test_a_child_that_is_aborted_alone_is_a_failed_call_and_its_parent_goes_on() -> None:
+async def test_a_child_aborted_alone_is_a_failed_call_and_its_parent_continues() -> None:
     scripts = {
         "go": [[task_call("look")], [Say(text="never mind")]],
         "look": [[Say(text="I wait"), Wait(seconds=10_000)]],
@@ -84,11 +84,11 @@ async def test_a_child_that_is_aborted_alone_is_a_failed_call_and_its_parent_goe
         assert await engine.api.abort(child.id)
         answer = await asking
 
-        assert words(answer) == "never mind"
-        assert failed((await tasks_of(engine, session))[0]).startswith("The subagent failed: ")
+        assert text_of(answer) == "never mind"
+        assert get_error((await tasks_of(engine, session))[0]).startswith("The subagent failed: ")
 
 
-async def test_a_child_that_takes_too_long_is_ended_and_its_parent_goes_on() -> None:
+async def test_a_child_that_takes_too_long_is_ended_and_its_parent_continues() -> None:
     scripts = {
         "go": [[task_call("look")], [Say(text="never mind")]],
         "look": [[Say(text="I wait"), Wait(seconds=10_000)]],
@@ -104,8 +104,8 @@ async def test_a_child_that_takes_too_long_is_ended_and_its_parent_goes_on() -> 
         (child,) = await children_of(engine, session)
         last = (await engine.api.list_messages(child.id))[-1].info
 
-        assert words(answer) == "never mind"
-        assert failed((await tasks_of(engine, session))[0]) == (
+        assert text_of(answer) == "never mind"
+        assert get_error((await tasks_of(engine, session))[0]) == (
             "The subagent took longer than 60 seconds, and was ended. "
             f"Go on with it by session_id {child.id}, or do without it."
         )
@@ -139,7 +139,7 @@ async def test_a_session_is_never_idle_while_a_child_is_not() -> None:
         assert busy == set()
 
 
-async def test_how_a_child_is_getting_on_is_told_while_it_works() -> None:
+async def test_the_progress_of_a_child_is_published_while_it_works() -> None:
     enough = asyncio.Event()
 
     async def linger(wanted: EchoInput, _: ToolContext) -> ToolResult:

@@ -7,14 +7,14 @@ import pytest
 from given.engine import text_prompt
 from given.subtask_engine import (
     children_of,
-    done,
-    failed,
+    get_completed,
+    get_error,
     open_subtask_engine,
     start,
     subtask,
     tasks_in,
     tasks_of,
-    words,
+    text_of,
 )
 from weft.errors import NotFoundError
 from weft.model.agent import Instruction
@@ -42,7 +42,7 @@ async def test_every_subtask_of_a_prompt_runs_in_order() -> None:
         asked, *handovers, last = messages
         parts = [part for part in asked.parts if isinstance(part, SubtaskPart)]
 
-        assert [done(part).output.partition("\n")[0] for part in tasks_in(messages)] == [
+        assert [get_completed(part).output.partition("\n")[0] for part in tasks_in(messages)] == [
             "first",
             "second",
             "third",
@@ -58,7 +58,7 @@ async def test_every_subtask_of_a_prompt_runs_in_order() -> None:
             "prompt": "one", "description": "Do one", "subagent_type": "general",
         }  # fmt: skip
         assert last == answer
-        assert words(answer) == "All three."
+        assert text_of(answer) == "All three."
         assert len(await children_of(engine, session)) == 3
 
 
@@ -72,15 +72,15 @@ async def test_after_a_subtask_command_the_model_is_asked_for_a_summary() -> Non
         await engine.api.prompt(session, PromptInput(parts=(subtask("review", "build", command="review"),)))
         _, handover, request, answer = await engine.api.list_messages(session)
 
-        assert done(tasks_in([handover])[0]).input["command"] == "review"
+        assert get_completed(tasks_in([handover])[0]).input["command"] == "review"
         assert isinstance(request.info, UserMessage)
-        assert words(request) == "Summarize the task tool output above and continue with your task."
+        assert text_of(request) == "Summarize the task tool output above and continue with your task."
         assert isinstance(answer.info, AssistantMessage)
         assert answer.info.parent_id == request.info.id
-        assert words(answer) == "It is fine."
+        assert text_of(answer) == "It is fine."
 
 
-async def test_a_subtask_that_fails_does_not_keep_the_next_from_running() -> None:
+async def test_a_failed_subtask_does_not_prevent_the_next() -> None:
     scripts = {
         "one": [[Fail(message="no such thing", status=400)]],
         "two": [[Say(text="second")]],
@@ -91,11 +91,11 @@ async def test_a_subtask_that_fails_does_not_keep_the_next_from_running() -> Non
         await engine.api.prompt(session, PromptInput(parts=(subtask("one"), subtask("two"))))
         one, two = await tasks_of(engine, session)
 
-        assert failed(one).startswith("Tool execution failed: The subagent failed: no such thing.")
-        assert done(two).output.startswith("second")
+        assert get_error(one).startswith("Tool execution failed: The subagent failed: no such thing.")
+        assert get_completed(two).output.startswith("second")
 
 
-async def test_a_subtask_that_was_aborted_ends_the_prompt_and_the_next_one_is_answered() -> None:
+async def test_an_aborted_subtask_ends_the_prompt_and_the_next_one_is_answered() -> None:
     scripts = {
         "one": [[Say(text="I wait"), Wait(seconds=10_000)]],
         "two": [[Say(text="second")]],
@@ -110,8 +110,8 @@ async def test_a_subtask_that_was_aborted_ends_the_prompt_and_the_next_one_is_an
         await asking
         answer = await engine.api.prompt(session, text_prompt("are you there?"))
 
-        assert [failed(part) for part in await tasks_of(engine, session)] == ["Tool execution aborted"]
-        assert words(answer) == "Here."
+        assert [get_error(part) for part in await tasks_of(engine, session)] == ["Tool execution aborted"]
+        assert text_of(answer) == "Here."
 
 
 async def test_a_subtask_uses_the_model_it_names() -> None:
@@ -125,10 +125,10 @@ async def test_a_subtask_uses_the_model_it_names() -> None:
         await engine.api.prompt(session, PromptInput(parts=(subtask("one", model=model),)))
         (part,) = await tasks_of(engine, session)
 
-        assert done(part).metadata["model"] == {"providerID": "scripted", "modelID": "test"}
+        assert get_completed(part).metadata["model"] == {"providerID": "scripted", "modelID": "test"}
 
 
-async def test_a_prompt_that_names_an_agent_who_is_not_there_stores_nothing() -> None:
+async def test_a_prompt_that_names_an_unknown_agent_stores_nothing() -> None:
     async with open_subtask_engine({}) as engine:
         session = await start(engine)
         for part in (subtask("x", "nobody"), AgentInput(name="nobody")):
@@ -138,7 +138,7 @@ async def test_a_prompt_that_names_an_agent_who_is_not_there_stores_nothing() ->
         assert await engine.api.list_messages(session) == []
 
 
-async def test_a_session_that_begins_with_a_subtask_is_named_after_it() -> None:
+async def test_a_session_that_begins_with_a_subtask_is_titled_after_it() -> None:
     scripts = {
         "find the door": [[Say(text="there")]],
         "The following tool was executed by the user": [[Say(text="ok")]],
@@ -150,7 +150,7 @@ async def test_a_session_that_begins_with_a_subtask_is_named_after_it() -> None:
         assert (await engine.api.get_session(session)).title == "find the door"
 
 
-async def test_what_changed_meanwhile_is_noted_in_a_prompt_whose_subtasks_have_run() -> None:
+async def test_changes_made_meanwhile_are_noted_in_a_prompt_whose_subtasks_have_run() -> None:
     rule = [Instruction(source="/nowhere/AGENTS.md", text="Be brief.")]
     scripts = {
         "hello": [[Say(text="hi")], [Say(text="ok")]],
@@ -161,7 +161,7 @@ async def test_what_changed_meanwhile_is_noted_in_a_prompt_whose_subtasks_have_r
         await engine.api.prompt(session, text_prompt("hello"))
         rule[0] = Instruction(source="/nowhere/AGENTS.md", text="Be long.")
         await engine.api.prompt(session, PromptInput(parts=(subtask("one"),)))
-        (asked,) = [each for each in await engine.api.list_messages(session) if "Be long." in words(each)]
+        (asked,) = [each for each in await engine.api.list_messages(session) if "Be long." in text_of(each)]
 
         assert isinstance(asked.info, UserMessage)
         assert any(isinstance(part, SubtaskPart) for part in asked.parts)

@@ -5,16 +5,16 @@ import asyncio
 from given.engine import ALLOW, EchoInput, text_prompt
 from given.subtask_engine import (
     AGENTS,
-    calls_in,
     children_of,
     deny,
-    done,
-    failed,
+    get_completed,
+    get_error,
+    list_calls,
     open_subtask_engine,
     start,
     task_call,
     tasks_of,
-    words,
+    text_of,
 )
 from weft.local.permissions import PermissionSettings
 from weft.model.agent import AgentInfo
@@ -30,7 +30,7 @@ from weft.run.runtime import SubtaskLimits
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
 
-async def test_what_the_parent_session_is_denied_is_denied_to_its_child() -> None:
+async def test_denials_of_the_parent_session_apply_to_its_child() -> None:
     scripts = {
         "go": [[task_call("look")], [Say(text="ok")]],
         "look": [[UseTool(tool="echo", input={"words": "rm"})], [Say(text="no way")]],
@@ -42,7 +42,7 @@ async def test_what_the_parent_session_is_denied_is_denied_to_its_child() -> Non
         (_, answer, _) = await engine.api.list_messages(child.id)
         (call,) = [part for part in answer.parts if isinstance(part, ToolPart)]
 
-        assert failed(call).startswith("A rule forbids this call")
+        assert get_error(call).startswith("A rule forbids this call")
 
 
 async def test_a_session_that_may_not_edit_cannot_edit_through_a_child() -> None:
@@ -65,11 +65,11 @@ async def test_a_session_that_may_not_edit_cannot_edit_through_a_child() -> None
         (_, answer, _) = await engine.api.list_messages(child.id)
         code, notes = [part for part in answer.parts if isinstance(part, ToolPart)]
 
-        assert failed(code).startswith("A rule forbids this call")
-        assert done(notes).output == "changed"
+        assert get_error(code).startswith("A rule forbids this call")
+        assert get_completed(notes).output == "changed"
 
 
-async def test_a_child_is_not_offered_its_parents_list_nor_the_task_tool() -> None:
+async def test_a_child_is_not_offered_the_todo_list_of_its_parent_or_the_task_tool() -> None:
     scripts = {"go": [[task_call("look")], [Say(text="ok")]], "look": [[Say(text="hm")]]}
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
@@ -80,7 +80,7 @@ async def test_a_child_is_not_offered_its_parents_list_nor_the_task_tool() -> No
         assert [tool.name for tool in engine.provider.requests_for("look")[0].tools] == ["echo"]
 
 
-async def test_tasks_are_handed_on_as_deep_as_configured_and_no_deeper() -> None:
+async def test_tasks_are_nested_up_to_the_configured_depth() -> None:
     scripts = {
         "go": [[task_call("one", "nesting")], [Say(text="top")]],
         "one": [[task_call("two", "nesting")], [Say(text="middle")]],
@@ -91,10 +91,10 @@ async def test_tasks_are_handed_on_as_deep_as_configured_and_no_deeper() -> None
         await engine.api.prompt(session, text_prompt("go"))
         (first,) = await children_of(engine, session)
         (second,) = await children_of(engine, first.id)
-        (refused,) = calls_in(await engine.api.list_messages(second.id))
+        (refused,) = list_calls(await engine.api.list_messages(second.id))
 
         assert await children_of(engine, second.id) == []
-        assert (refused.tool, done(refused).output) == (
+        assert (refused.tool, get_completed(refused).output) == (
             "invalid",
             (
                 "The arguments provided to the tool are invalid: "
@@ -105,7 +105,7 @@ async def test_tasks_are_handed_on_as_deep_as_configured_and_no_deeper() -> None
         assert [tool.name for tool in engine.provider.requests_for("two")[0].tools] == ["echo"]
 
 
-async def test_a_question_of_a_child_is_asked_in_its_name_and_its_parent_stays_busy() -> None:
+async def test_a_question_of_a_child_is_asked_in_its_session_and_its_parent_stays_busy() -> None:
     ask = Rule(permission="echo", pattern="*", action="ask")
     wary = AgentInfo(name="wary", mode="subagent", permission=(*ALLOW, ask))
     scripts = {
@@ -127,10 +127,10 @@ async def test_a_question_of_a_child_is_asked_in_its_name_and_its_parent_stays_b
         await asking
 
         assert request.session_id == child.id
-        assert done((await tasks_of(engine, session))[0]).output.startswith("allowed")
+        assert get_completed((await tasks_of(engine, session))[0]).output.startswith("allowed")
 
 
-async def test_an_agent_the_person_named_is_used_without_asking_and_no_other() -> None:
+async def test_an_agent_named_by_the_person_is_used_without_asking_and_no_other() -> None:
     rules = (*ALLOW, Rule(permission="task", pattern="*", action="ask"))
     scripts = {
         "go": [[task_call("look"), task_call("peek", "explore")], [Say(text="ok")]],
@@ -143,14 +143,14 @@ async def test_an_agent_the_person_named_is_used_without_asking_and_no_other() -
         await engine.api.prompt(session, named)
         look, peek = await tasks_of(engine, session)
 
-        assert done(look).output.startswith("looked")
-        assert "permission" in failed(peek)
-        assert [words(each) for each in (await engine.api.list_messages(session))[:1]] == [
+        assert get_completed(look).output.startswith("looked")
+        assert "permission" in get_error(peek)
+        assert [text_of(each) for each in (await engine.api.list_messages(session))[:1]] == [
             "go Use the above message and context to generate a prompt and call the task tool with subagent: general"
         ]
 
 
-async def test_an_agent_named_against_the_rules_is_said_to_be_there() -> None:
+async def test_an_agent_named_against_the_rules_is_still_mentioned() -> None:
     async with open_subtask_engine(
         {"go": [[Say(text="ok")]]}, rules=(*ALLOW, deny("task", "general"))
     ) as engine:
@@ -159,12 +159,12 @@ async def test_an_agent_named_against_the_rules_is_said_to_be_there() -> None:
             session, PromptInput(parts=(TextInput(text="go"), AgentInput(name="general")))
         )
 
-        assert words((await engine.api.list_messages(session))[0]).endswith(
+        assert text_of((await engine.api.list_messages(session))[0]).endswith(
             "with subagent: general . Invoked by user; guaranteed to exist."
         )
 
 
-async def test_a_prompt_to_a_child_cannot_switch_on_what_its_parent_is_denied() -> None:
+async def test_a_prompt_to_a_child_cannot_enable_what_its_parent_is_denied() -> None:
     async with open_subtask_engine(
         {"go": [[UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]]}
     ) as engine:
@@ -177,4 +177,4 @@ async def test_a_prompt_to_a_child_cannot_switch_on_what_its_parent_is_denied() 
             deny("task"),
             deny("echo"),
         )
-        assert [part.tool for part in calls_in(await engine.api.list_messages(child))] == ["invalid"]
+        assert [part.tool for part in list_calls(await engine.api.list_messages(child))] == ["invalid"]

@@ -9,13 +9,13 @@ from given.prompt_keyed_provider import Script
 from given.subtask_engine import (
     children_of,
     deny,
-    done,
-    failed,
+    get_completed,
+    get_error,
     open_subtask_engine,
     start,
     task_call,
     tasks_of,
-    words,
+    text_of,
 )
 from weft.model.ids import SessionID
 from weft.model.part import (
@@ -29,7 +29,7 @@ from weft.provider.scripted import End, Fail, Say, UseTool
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
 
-async def test_a_task_is_done_by_a_child_and_its_last_words_come_back() -> None:
+async def test_a_task_runs_in_a_child_and_its_last_text_is_the_result() -> None:
     scripts = {
         "go": [[task_call("look")], [Say(text="It is there.")]],
         "look": [
@@ -46,29 +46,32 @@ async def test_a_task_is_done_by_a_child_and_its_last_words_come_back() -> None:
             p for m in await engine.api.list_messages(child.id) for p in m.parts if isinstance(p, ToolPart)
         ]
 
-        assert words(answer) == "It is there."
+        assert text_of(answer) == "It is there."
         assert child.title == "Do look (@general subagent)"
-        assert done(part).title == "Do look"
-        assert done(part).output == f"found it\n\n<task_metadata>\nsession_id: {child.id}\n</task_metadata>"
-        assert done(part).metadata == {
+        assert get_completed(part).title == "Do look"
+        assert (
+            get_completed(part).output
+            == f"found it\n\n<task_metadata>\nsession_id: {child.id}\n</task_metadata>"
+        )
+        assert get_completed(part).metadata == {
             "summary": [{"id": call.id, "tool": "echo", "state": {"status": "completed", "title": "Echo x"}}],
             "sessionId": child.id,
             "model": {"providerID": "scripted", "modelID": "test"},
             "truncated": False,
         }
         assert engine.provider.requests_for("go")[1].messages[-1] == ToolModelMessage(
-            content=(ResultContent(call_id="call_1.0", tool="task", output=done(part).output),)
+            content=(ResultContent(call_id="call_1.0", tool="task", output=get_completed(part).output),)
         )
 
 
-async def test_two_tasks_of_one_answer_are_done_at_the_same_time() -> None:
+async def test_two_tasks_of_one_answer_run_concurrently() -> None:
     both_are_here = asyncio.Barrier(2)
 
-    async def meet(wanted: EchoInput, _: ToolContext) -> ToolResult:
+    async def wait_for_both(wanted: EchoInput, _: ToolContext) -> ToolResult:
         await both_are_here.wait()
         return ToolResult(title="", output=wanted.words)
 
-    tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=meet)
+    tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=wait_for_both)
     scripts = {
         "go": [[task_call("one"), task_call("two", "explore")], [Say(text="both")]],
         "one": [[UseTool(tool="meet", input={"words": "1"})], [Say(text="first")]],
@@ -79,14 +82,14 @@ async def test_two_tasks_of_one_answer_are_done_at_the_same_time() -> None:
         await engine.api.prompt(session, text_prompt("go"))
         parts = await tasks_of(engine, session)
 
-        assert [done(part).output.partition("\n")[0] for part in parts] == ["first", "second"]
+        assert [get_completed(part).output.partition("\n")[0] for part in parts] == ["first", "second"]
         assert sorted(child.title for child in await children_of(engine, session)) == [
             "Do one (@general subagent)",
             "Do two (@explore subagent)",
         ]
 
 
-def brought_by(request: ModelRequest) -> str:
+def find_named_session(request: ModelRequest) -> str:
     """Return the session that the last result in a request names."""
     last = request.messages[-1]
     assert isinstance(last, ToolModelMessage)
@@ -99,7 +102,7 @@ async def test_a_child_session_is_continued_by_its_id() -> None:
     scripts: dict[str, Script] = {
         "go": [
             [task_call("look")],
-            lambda request: [task_call("and now?", session_id=brought_by(request))],
+            lambda request: [task_call("and now?", session_id=find_named_session(request))],
             [Say(text="I see.")],
         ],
         "look": [[Say(text="first look")], [Say(text="second look")]],
@@ -110,8 +113,8 @@ async def test_a_child_session_is_continued_by_its_id() -> None:
         (child,) = await children_of(engine, session)
         _, part = await tasks_of(engine, session)
 
-        assert done(part).output.startswith("second look\n\n<task_metadata>")
-        assert [words(each) for each in await engine.api.list_messages(child.id)] == [
+        assert get_completed(part).output.startswith("second look\n\n<task_metadata>")
+        assert [text_of(each) for each in await engine.api.list_messages(child.id)] == [
             "look", "first look", "and now?", "second look",
         ]  # fmt: skip
 
@@ -126,7 +129,7 @@ async def test_only_a_child_session_can_be_continued() -> None:
         session, stranger = await start(engine), await start(engine)
         given += [session, stranger]
         await engine.api.prompt(session, text_prompt("go"))
-        errors = [failed(part) for part in await tasks_of(engine, session)]
+        errors = [get_error(part) for part in await tasks_of(engine, session)]
 
         assert errors == [
             f"session_id: {each} is not a session that was started from here. Leave it out to start a new one."
@@ -148,18 +151,18 @@ async def test_an_invalid_session_id_is_refused_and_a_blank_one_starts_a_new_ses
         await engine.api.prompt(session, text_prompt("go"))
         wrong, fresh = await tasks_of(engine, session)
 
-        assert failed(wrong) == (
+        assert get_error(wrong) == (
             "session_id: the last one is not a session that was started from here. Leave it out to start a new one."
         )
-        assert done(fresh).output.startswith("found")
+        assert get_completed(fresh).output.startswith("found")
 
 
-async def test_an_unknown_or_a_primary_agent_is_refused_with_those_there_are() -> None:
+async def test_an_unknown_or_primary_agent_is_refused_with_the_available_ones() -> None:
     scripts = {"go": [[task_call("x", "nobody"), task_call("x", "build")], [Say(text="oh")]]}
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        errors = [failed(part) for part in await tasks_of(engine, session)]
+        errors = [get_error(part) for part in await tasks_of(engine, session)]
 
         assert errors == [
             f"Unknown agent type: {name} is not a valid agent type. There are: general, explore, nesting."
@@ -176,12 +179,12 @@ async def test_a_hidden_agent_is_not_offered_but_can_be_named() -> None:
         (part,) = await tasks_of(engine, session)
         (offered,) = [tool for tool in engine.provider.requests_for("go")[0].tools if tool.name == "task"]
 
-        assert done(part).output.startswith("psst")
+        assert get_completed(part).output.startswith("psst")
         assert "- explore: For finding things." in offered.about
         assert "secret" not in offered.about
 
 
-async def test_an_agent_is_told_of_those_it_may_use_and_of_no_tool_if_there_are_none() -> None:
+async def test_the_task_tool_lists_the_agents_that_may_be_used_and_is_missing_without_any() -> None:
     async with open_subtask_engine(
         {"go": [[Say(text="ok")]]}, rules=(*ALLOW, deny("task", "explore"))
     ) as engine:
@@ -194,7 +197,7 @@ async def test_an_agent_is_told_of_those_it_may_use_and_of_no_tool_if_there_are_
         assert [tool.name for tool in engine.provider.requests_for("go")[0].tools] == ["echo"]
 
 
-async def test_a_child_that_fails_is_an_error_its_parent_can_act_on() -> None:
+async def test_a_failed_child_is_an_error_that_its_parent_can_act_on() -> None:
     scripts = {
         "go": [[task_call("look")], [Say(text="I see.")]],
         "look": [[Say(text="half"), Fail(message="no such thing", status=400)]],
@@ -205,17 +208,17 @@ async def test_a_child_that_fails_is_an_error_its_parent_can_act_on() -> None:
         (child,) = await children_of(engine, session)
         (part,) = await tasks_of(engine, session)
 
-        assert failed(part) == (
+        assert get_error(part) == (
             "The subagent failed: no such thing.\nBefore that it said: half\n"
             f"Go on with it by session_id {child.id}, or do without it."
         )
         assert isinstance(part.state, ErrorState)
         assert part.state.metadata is not None
         assert part.state.metadata["sessionId"] == child.id
-        assert words(answer) == "I see."
+        assert text_of(answer) == "I see."
 
 
-async def test_the_cost_of_a_child_is_its_parents_too() -> None:
+async def test_the_cost_of_a_child_is_included_in_its_parents() -> None:
     used = Usage(input=1000, output=10)
     scripts = {
         "go": [[task_call("look"), End(reason="tool-calls", usage=used)], [Say(text="ok"), End(usage=used)]],
@@ -233,7 +236,7 @@ async def test_the_cost_of_a_child_is_its_parents_too() -> None:
         assert parent.tree.input == 3000
 
 
-async def test_a_file_that_a_task_mentions_is_shown_to_the_child_if_it_may_read_it_unasked() -> None:
+async def test_a_file_mentioned_in_a_task_is_shown_if_the_child_may_read_it_without_asking() -> None:
     async with open_subtask_engine(
         {
             "go": [[task_call("see `@x` @nothing, me@here")], [Say(text="ok")]],

@@ -96,7 +96,7 @@ async def test_a_run_is_a_tree_of_steps_model_calls_and_tools() -> None:
     )
 
 
-async def test_a_child_runs_below_the_call_that_sent_it() -> None:
+async def test_a_child_is_below_the_call_that_started_it() -> None:
     scripts = {"go": [[task_call("look")], [Say(text="So.")]], "look": [[ECHO], [Say(text="found it")]]}
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
@@ -112,7 +112,7 @@ async def test_a_child_runs_below_the_call_that_sent_it() -> None:
     assert len({span.context.trace_id for span in seen.spans}) == 1
 
 
-async def test_what_is_tried_again_is_counted_and_marked() -> None:
+async def test_retries_are_counted_and_marked() -> None:
     script = [Fail(message="busy", status=529, retryable=True, kind="overload")], [Say(text="There.")]
     async with open_engine(*script, skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
@@ -125,7 +125,7 @@ async def test_what_is_tried_again_is_counted_and_marked() -> None:
     assert seen.sum_metric("weft.retries", error__type="529", **ABOUT) == 1
 
 
-async def test_what_fails_says_of_which_kind_the_failure_is_and_no_more() -> None:
+async def test_a_failure_has_its_kind_and_no_content() -> None:
     async with open_engine([Fail(message="no such hidden-words", status=400)], skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus) as seen:
@@ -156,7 +156,7 @@ async def test_compaction_is_counted_and_its_call_is_labelled() -> None:
     assert len(seen.spans_named("invoke_agent build")) == 1
 
 
-async def test_with_content_what_was_said_is_in_the_form_of_the_conventions() -> None:
+async def test_with_content_messages_follow_the_conventions() -> None:
     script = [Say(text="I look."), ECHO], [Say(text="y" * 10_000)]
     async with open_engine(*script, skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
@@ -187,7 +187,7 @@ async def test_with_content_what_was_said_is_in_the_form_of_the_conventions() ->
     )
 
 
-class Free(Struct, frozen=True):
+class AnyInput(Struct, frozen=True):
     a: str = ""
 
 
@@ -196,16 +196,16 @@ SECRET = st.text(alphabet="qxz", min_size=8, max_size=12).map(lambda drawn: f"se
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(SECRET, min_size=9, max_size=9, unique=True))
-async def test_without_content_no_word_of_a_conversation_gets_out(words: list[str]) -> None:
-    async def spill(wanted: Free, ctx: ToolContext) -> ToolResult:
+async def test_without_content_no_text_of_a_conversation_is_exported(words: list[str]) -> None:
+    async def return_secrets(wanted: AnyInput, ctx: ToolContext) -> ToolResult:
         await ctx.report(title=words[3], metadata={"output": words[3]})
         return ToolResult(title=words[3], output=words[4], metadata={"secret": words[4]})
 
-    async def refuse(wanted: Free, ctx: ToolContext) -> ToolResult:
+    async def refuse(wanted: AnyInput, ctx: ToolContext) -> ToolResult:
         raise RejectedError(words[5])
 
-    spilling = Tool(name="spill", about="x", takes=Free, run=spill)
-    refusing = Tool(name="refuse", about="x", takes=Free, run=refuse)
+    spilling = Tool(name="spill", about="x", takes=AnyInput, run=return_secrets)
+    refusing = Tool(name="refuse", about="x", takes=AnyInput, run=refuse)
     scripts = {
         words[0]: [
             [Fail(message=words[6], status=529, retryable=False)],
@@ -241,7 +241,7 @@ def run_demo(tmp_path: Path, config: dict[str, object], **env: str) -> subproces
     )  # fmt: skip
 
 
-def test_the_command_sends_where_the_environment_says(tmp_path: Path) -> None:
+def test_the_command_exports_to_the_configured_endpoint(tmp_path: Path) -> None:
     console = {
         "OTEL_TRACES_EXPORTER": "console",
         "OTEL_METRICS_EXPORTER": "console",
@@ -255,7 +255,7 @@ def test_the_command_sends_where_the_environment_says(tmp_path: Path) -> None:
     assert "let it greet" not in ran.stderr.replace("> let it greet", "")
 
 
-async def test_a_collector_without_its_package_is_warned_of_and_nothing_else_happens() -> None:
+async def test_a_collector_without_its_package_causes_one_warning() -> None:
     warned: list[ConfigError] = []
     async with open_telemetry(TelemetrySettings(), Bus(), warned.append):
         pass
@@ -263,7 +263,7 @@ async def test_a_collector_without_its_package_is_warned_of_and_nothing_else_hap
     assert "pip install opentelemetry-exporter-otlp-proto-http" in str(warning)
 
 
-async def test_a_missing_extra_is_warned_of_and_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_extra_causes_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     warned: list[ConfigError] = []
     async with open_telemetry(TelemetrySettings(), Bus(), warned.append):
@@ -272,12 +272,12 @@ async def test_a_missing_extra_is_warned_of_and_nothing_else_happens(monkeypatch
     assert "in weft's checkout: pip install '.[otel]'" in str(warning)
 
 
-class Broken(SpanExporter):
+class FailingExporter(SpanExporter):
     def export(self, _: Sequence[ReadableSpan]) -> SpanExportResult:
         raise OSError("no such collector")
 
 
-class Stuck(SpanExporter):
+class HangingExporter(SpanExporter):
     """An exporter that hangs until it is released."""
 
     def __init__(self) -> None:
@@ -289,8 +289,8 @@ class Stuck(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-@pytest.mark.parametrize("exporter", [Broken(), Stuck()], ids=["broken", "stuck"])
-async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter: SpanExporter) -> None:
+@pytest.mark.parametrize("exporter", [FailingExporter(), HangingExporter()], ids=["broken", "stuck"])
+async def test_a_failing_exporter_neither_fails_nor_delays_a_run(exporter: SpanExporter) -> None:
     reported: list[str] = []
     sink = TelemetryEmitter(Exporters(spans=SafeSpanExporter(exporter, FirstErrorReporter(reported.append))))
     async with open_engine([Say(text="One.")], [Say(text="Two.")], skip_waits=True) as engine:
@@ -300,14 +300,14 @@ async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter:
                 answer = await engine.api.prompt(session, text_prompt("go"))
                 assert isinstance(answer.info, AssistantMessage)
                 assert answer.info.error is None
-    if isinstance(exporter, Stuck):
+    if isinstance(exporter, HangingExporter):
         assert not exporter.came_back
         exporter.gate.set()
     else:
         assert reported == ["OSError: no such collector"]
 
 
-async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
+async def test_an_interrupted_run_is_exported_as_far_as_it_went() -> None:
     async with open_engine([Say(text="Well."), Wait(seconds=60)]) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
@@ -322,7 +322,9 @@ async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
 
 
 def test_telemetry_is_on_if_configured_and_never_by_an_untrusted_project(tmp_path: Path) -> None:
-    def asked(said: dict[str, object], *, trusted: bool = True, **env: str) -> TelemetrySettings | None:
+    def load_settings(
+        said: dict[str, object], *, trusted: bool = True, **env: str
+    ) -> TelemetrySettings | None:
         (tmp_path / "opencode.json").write_text(json.dumps({"experimental": said}))
         paths = paths_from(os.environ)
         at = str(tmp_path)
@@ -332,17 +334,38 @@ def test_telemetry_is_on_if_configured_and_never_by_an_untrusted_project(tmp_pat
     on = {"openTelemetry": True}
     content = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"}
     place = {"enabled": True, "content": True, "endpoint": "http://127.0.0.1:4318"}
-    assert asked({}) is None
-    assert asked(on) == TelemetrySettings()
-    assert asked(on, **content) == TelemetrySettings(content=True)
-    assert asked(on, OTEL_SDK_DISABLED="true") is None
-    assert asked({"weft": {"telemetry": True}}) == TelemetrySettings()
-    assert asked({"weft": {"telemetry": place}}) == TelemetrySettings(
+    assert load_settings({}) is None
+    assert load_settings(on) == TelemetrySettings()
+    assert load_settings(on, **content) == TelemetrySettings(content=True)
+    assert load_settings(on, OTEL_SDK_DISABLED="true") is None
+    assert load_settings({"weft": {"telemetry": True}}) == TelemetrySettings()
+    assert load_settings({"weft": {"telemetry": place}}) == TelemetrySettings(
         content=True, endpoint="http://127.0.0.1:4318"
     )
-    assert asked({**on, "weft": {"telemetry": False}}) is None
+    assert load_settings({**on, "weft": {"telemetry": False}}) is None
     assert (
-        asked({"weft": {"telemetry": {"enabled": True, "content": False}}}, **content) == TelemetrySettings()
+        load_settings({"weft": {"telemetry": {"enabled": True, "content": False}}}, **content)
+        == TelemetrySettings()
     )
-    assert asked(on, trusted=False) is None
-    assert asked({"weft": {"telemetry": place}}, trusted=False) is None
+    assert load_settings(on, trusted=False) is None
+    assert load_settings({"weft": {"telemetry": place}}, trusted=False) is None
+
+
+@pytest.mark.parametrize(
+    "said", [{"openTelemetry": True}, {"weft": {"telemetry": True}}], ids=["theirs", "ours"]
+)
+def test_telemetry_settings_come_from_the_trusted_configuration_only(
+    tmp_path: Path, said: dict[str, object]
+) -> None:
+    (tmp_path / "opencode.json").write_text(json.dumps({"experimental": said}))
+    at = str(tmp_path)
+    trusted, untrusted = (
+        load_config(
+            ConfigScope(
+                directory=at, worktree=at, paths=paths_from(os.environ), env=os.environ, trusted=trust
+            )
+        )
+        for trust in (True, False)
+    )
+    assert read_telemetry_settings(trusted, {}) == TelemetrySettings()
+    assert read_telemetry_settings(replace(untrusted, config=trusted.config), {}) is None

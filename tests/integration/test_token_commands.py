@@ -1,12 +1,16 @@
 """`weft token`: create, list, limit and revoke, on the store and over HTTP."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from given.postgres import make_url
 from given.principals import PASSWORD, serve_team
 from weft.cli.main import run_command
+from weft.store.cluster import NodeRecord
+from weft.store.url import open_store
 
 
 @pytest.fixture
@@ -56,7 +60,8 @@ def test_a_token_is_created_listed_limited_and_revoked(
     assert run(capsys, "limit", "ada", "--tokens-per-day", "100000", *place)[0] == (
         f"ada: 2 sessions, 100,000 tokens and 1.50 dollars a day, in {tmp_path}\n"
     )
-    assert "- sessions, - tokens" in run(capsys, "limit", "ada", "--unlimited", *place)[0]
+    unlimited = run(capsys, "limit", "ada", "--unlimited", *place)[0]
+    assert unlimited == f"ada: - sessions, - tokens and - dollars a day, in {tmp_path}\n"
     assert "ada is revoked" in run(capsys, "revoke", f"{secret[:13]}_…", *place)[0]
     assert [
         each["name"] for each in json.loads(run(capsys, "list", "--format", "json", *place)[0])["tokens"]
@@ -70,6 +75,13 @@ def test_a_token_is_created_listed_limited_and_revoked(
         (("create", "Ada", "--directory", "."), "is not a name"),
         (("create", "ada", "--directory", "/does/not/exist"), "is not a directory"),
         (("create", "ada", "--scope", "admin", "--directory", "."), "may use every directory"),
+        (("create", "ada", "--scope", "admin", "--workspace", "loom"), "may use every directory"),
+        (
+            ("create", "ada", "--directory", ".", "--workspace", "../loom"),
+            "is not the name of a git workspace",
+        ),
+        (("create", "ada", "--directory", ".", "--workspace", "loom"), "has no nodes"),
+        (("limit", "ada", "--workspace", "loom"), "has no nodes"),
         (("create", "ada", "--directory", ".", "--expires", "0"), "that time is over"),
         (("revoke", "ada"), "there is no token"),
         (("limit", "ada", "--max-sessions", "1"), "there is no principal"),
@@ -81,7 +93,31 @@ def test_a_mistake_is_explained(
     assert message in run(capsys, *words, "--store", store, code=2)[1]
 
 
-def test_tokens_of_a_server_are_managed_from_elsewhere(
+def test_a_principal_gets_workspaces_that_a_running_node_offers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = make_url()
+    place = ("--store", url)
+    run(capsys, "create", "ada", "--directory", str(tmp_path), "--workspace", "not-started-yet", *place)
+    asyncio.run(join(url, NodeRecord("n1", "process 1", "one", "", "0", ("/srv", "/workspace/loom"))))
+    given = run(capsys, "limit", "ada", "--workspace", "loom", *place)[0]
+    assert given.endswith(f" in {tmp_path} and the workspaces loom\n")
+    assert run(capsys, "limit", "ada", "--max-sessions", "1", *place)[0].endswith("and the workspaces loom\n")
+    for words in (("limit", "ada"), ("create", "bob", "--directory", str(tmp_path))):
+        refused = run(capsys, *words, "--workspace", "loon", *place, code=2)[1]
+        assert "no running node offers the git workspace 'loon'" in refused
+        assert "weft serve --workspace loon=URL" in refused
+    assert run(capsys, "limit", "ada", "--no-workspaces", *place)[0].endswith(f" in {tmp_path}\n")
+
+
+async def join(url: str, node: NodeRecord) -> None:
+    async with open_store(url) as store:
+        assert store.event_log is not None
+        assert store.event_log.whole is not None
+        await store.event_log.whole.cluster.join(node)
+
+
+def test_tokens_of_a_server_are_managed_remotely(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve_team(tmp_path, store) as served:

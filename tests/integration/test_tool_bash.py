@@ -12,7 +12,7 @@ from weft.errors import DeniedError, ToolError
 from weft.model.session import Todo
 from weft.testing import Script
 from weft.testing.clock import HandClock
-from weft.testing.tool_contract import AskedPermission, ToolHarness, processes_in
+from weft.testing.tool_contract import AskedPermission, ToolHarness, list_processes
 from weft.tool.contract import ToolResult
 from weft.tool.registry import BASH, TODOREAD, TODOWRITE
 from weft.tool.shell.bash import choose_shell
@@ -29,7 +29,7 @@ def size_of(path: str) -> int:
     return os.stat(path).st_size
 
 
-async def test_a_command_is_run_and_its_output_given(harness: ToolHarness) -> None:
+async def test_a_command_runs_and_its_output_is_returned(harness: ToolHarness) -> None:
     assert await harness.call(BASH, command="echo hi; pwd", description="Greet") == ToolResult(
         title="Greet",
         output=f"hi\n{harness.directory}\n",
@@ -45,7 +45,7 @@ async def test_a_command_is_run_and_its_output_given(harness: ToolHarness) -> No
     ]
 
 
-async def test_a_failure_is_an_answer_and_not_an_error(harness: ToolHarness) -> None:
+async def test_a_failed_command_is_a_result_and_not_an_error(harness: ToolHarness) -> None:
     result = await harness.call(BASH, command="echo no >&2; exit 3", description="Fail")
     assert result.output == "no\n\n\n<bash_metadata>\nexit code 3\n</bash_metadata>"
     assert result.metadata["exit"] == 3
@@ -56,7 +56,7 @@ async def test_a_command_is_killed_at_its_timeout(harness: ToolHarness) -> None:
     assert result.output == (
         "hi\n\n\n<bash_metadata>\nbash tool terminated command after exceeding timeout 1000 ms\n</bash_metadata>"
     )
-    assert processes_in(harness.directory) == []
+    assert list_processes(harness.directory) == []
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ async def test_a_command_is_killed_at_its_timeout(harness: ToolHarness) -> None:
         "trap '' TERM HUP INT; sleep 999",
     ],
 )
-async def test_whatever_it_started_ends_when_time_runs_out(harness: ToolHarness, child: str) -> None:
+async def test_everything_a_command_started_ends_at_its_timeout(harness: ToolHarness, child: str) -> None:
     result = await harness.call(
         BASH, command=f"( {child} ) & echo hi; sleep 999", description="Wait", timeout=500
     )
     assert result.output.startswith("hi\n")
     assert "exceeding timeout 500 ms" in result.output
-    assert processes_in(harness.directory) == []
+    assert list_processes(harness.directory) == []
 
 
-async def test_the_environment_says_how_long_a_command_may_take(tmp_path: Path) -> None:
+async def test_the_environment_sets_the_default_timeout(tmp_path: Path) -> None:
     env = {**os.environ, "OPENCODE_EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS": "50"}
     script = Script().calls("bash", command="sleep 999", description="Wait").says("ended")
     async with weft.open(tmp_path, model=script, store="memory:", env=env, permissions="allow") as agent:
@@ -87,14 +87,14 @@ async def test_the_environment_says_how_long_a_command_may_take(tmp_path: Path) 
     assert "terminated command after exceeding timeout 50 ms" in call.output
 
 
-async def test_a_child_that_holds_the_pipe_holds_up_nobody(harness: ToolHarness) -> None:
+async def test_a_child_that_keeps_the_pipe_open_blocks_nobody(harness: ToolHarness) -> None:
     async with asyncio.timeout(60):
         result = await harness.call(BASH, command="(setsid sleep 999 &); echo hi", description="Leave")
     assert result.output.startswith("hi\n")
-    assert processes_in(harness.directory) == []
+    assert list_processes(harness.directory) == []
 
 
-async def test_huge_output_never_sits_in_memory(harness: ToolHarness) -> None:
+async def test_large_output_is_not_kept_in_memory(harness: ToolHarness) -> None:
     size = 100_000_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = await harness.call(BASH, command=f"head -c {size} /dev/zero", description="Much")
@@ -104,14 +104,14 @@ async def test_huge_output_never_sits_in_memory(harness: ToolHarness) -> None:
     assert grown * 1024 < size / 4
 
 
-async def test_what_runs_on_in_the_background_is_ended_and_said(harness: ToolHarness) -> None:
+async def test_background_processes_are_ended_with_a_notice(harness: ToolHarness) -> None:
     result = await harness.call(BASH, command="sleep 999 & echo hi", description="Leave")
     note = "1 background process(es) still running were ended with the command"
     assert result.output == f"hi\n\n\n<bash_metadata>\n{note}\n</bash_metadata>"
-    assert processes_in(harness.directory) == []
+    assert list_processes(harness.directory) == []
 
 
-async def test_an_aborted_command_leaves_its_output_and_no_process(harness: ToolHarness) -> None:
+async def test_an_aborted_command_keeps_its_output_and_leaves_no_process(harness: ToolHarness) -> None:
     calling = asyncio.ensure_future(
         harness.call(BASH, command="echo hi; (setsid sleep 999 &); sleep 999", description="Wait")
     )
@@ -123,10 +123,10 @@ async def test_an_aborted_command_leaves_its_output_and_no_process(harness: Tool
     assert calling.cancelled()
     aborted = "hi\n\n\n<bash_metadata>\nUser aborted the command\n</bash_metadata>"
     assert harness.metadata[-1] == {"output": aborted, "description": "Wait"}
-    assert processes_in(harness.directory) == []
+    assert list_processes(harness.directory) == []
 
 
-async def test_much_output_is_cut_told_and_kept(harness: ToolHarness) -> None:
+async def test_long_output_is_cut_with_a_notice_and_stored(harness: ToolHarness) -> None:
     result = await harness.call(BASH, command="yes | head -c 1000000", description="Much")
     path = result.metadata["outputPath"]
     assert result.metadata["truncated"] is True
@@ -137,21 +137,21 @@ async def test_much_output_is_cut_told_and_kept(harness: ToolHarness) -> None:
     assert result.metadata["output"] == ("y\n" * 15_000) + "\n\n..."
 
 
-async def test_many_short_lines_are_cut_and_the_notes_are_not(harness: ToolHarness) -> None:
+async def test_many_short_lines_are_cut_and_notices_are_not(harness: ToolHarness) -> None:
     result = await harness.call(BASH, command="seq 5000; exit 1", description="Count")
     assert "\n2000\n\n...3001 lines truncated...\n\n" in result.output
     assert result.output.endswith("\n\n<bash_metadata>\nexit code 1\n</bash_metadata>")
     assert size_of(result.metadata["outputPath"]) == len("".join(f"{number}\n" for number in range(1, 5001)))
 
 
-async def test_progress_is_told_at_once_and_then_not_too_often(tmp_path: Path) -> None:
+async def test_progress_is_reported_at_once_and_then_at_a_limited_rate(tmp_path: Path) -> None:
     harness = ToolHarness(tmp_path, outside=tmp_path, environment=os.environ, clock=HandClock())
     await harness.call(BASH, command="for i in $(seq 300); do echo $i; done", description="Count")
     # The clock stands still: after the first word nothing more may be told.
     assert harness.metadata == [{"output": "", "description": "Count"}]
 
 
-async def test_a_child_does_not_see_our_keys(harness: ToolHarness) -> None:
+async def test_a_command_does_not_get_our_keys(harness: ToolHarness) -> None:
     result = await harness.call(BASH, command="env", description="Look")
     assert "s3cret" not in result.output
     assert "PATH=" in result.output
@@ -183,7 +183,7 @@ async def test_a_command_that_cannot_be_run_is_an_error(harness: ToolHarness) ->
         await harness.call(BASH, command="echo \0", description="")
 
 
-def test_the_shell_is_the_persons_own_if_models_write_for_it(tmp_path: Path) -> None:
+def test_the_shell_of_the_person_is_used_if_models_can_write_for_it(tmp_path: Path) -> None:
     for name in ("fish", "mysh"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)

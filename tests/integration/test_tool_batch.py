@@ -20,19 +20,19 @@ class NothingInput(Struct, frozen=True):
     pass
 
 
-def meeting(count: int) -> AnyTool:
-    """Return a tool that waits until so many calls of it are running."""
+def make_meeting_tool(count: int) -> AnyTool:
+    """Return a tool that waits until `count` calls of it are running."""
     there: list[str] = []
     complete = asyncio.Event()
 
-    async def meet(wanted: NothingInput, ctx: ToolContext) -> ToolResult:
+    async def wait_for_others(wanted: NothingInput, ctx: ToolContext) -> ToolResult:
         there.append(ctx.call_id)
         if len(there) == count:
             complete.set()
         await complete.wait()
         return ToolResult(title="met", output=f"{len(there)} met")
 
-    return Tool(name="meet", about="Meet.", takes=NothingInput, run=meet)
+    return Tool(name="meet", about="Meet.", takes=NothingInput, run=wait_for_others)
 
 
 def batch(*calls: tuple[str, dict[str, Any]]) -> UseTool:
@@ -49,12 +49,12 @@ async def start(engine: Engine) -> SessionID:
     return (await engine.api.create_session(SessionInput())).id
 
 
-async def calls_of(engine: Engine, session: SessionID) -> list[ToolPart]:
+async def list_calls(engine: Engine, session: SessionID) -> list[ToolPart]:
     messages = await engine.api.list_messages(session)
     return [part for message in messages for part in message.parts if isinstance(part, ToolPart)]
 
 
-def short(part: ToolPart) -> str:
+def to_line(part: ToolPart) -> str:
     match part.state:
         case CompletedState(output=output):
             return f"{part.tool}={output}"
@@ -64,13 +64,13 @@ def short(part: ToolPart) -> str:
             return f"{part.tool}?"
 
 
-async def test_every_call_has_a_part_and_a_result_of_its_own() -> None:
+async def test_every_call_has_its_own_part_and_result() -> None:
     script = ([batch(echo("a"), echo("b"))], [Say(text="done")])
     async with open_engine(*script, tools=(BATCH, ECHO, INVALID)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        found = await calls_of(engine, session)
-        assert [short(part) for part in found] == [
+        found = await list_calls(engine, session)
+        assert [to_line(part) for part in found] == [
             "batch=All 2 tools executed successfully.",
             "echo=a",
             "echo=b",
@@ -94,20 +94,23 @@ async def test_every_call_has_a_part_and_a_result_of_its_own() -> None:
         ]
 
 
-async def test_the_calls_run_side_by_side() -> None:
+async def test_the_calls_run_concurrently() -> None:
     script = ([batch(("meet", {}), ("meet", {}), ("meet", {}))], [Say(text="done")])
-    async with open_engine(*script, tools=(BATCH, meeting(3), INVALID)) as engine, asyncio.timeout(60):
+    async with (
+        open_engine(*script, tools=(BATCH, make_meeting_tool(3), INVALID)) as engine,
+        asyncio.timeout(60),
+    ):
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        assert [short(part) for part in await calls_of(engine, session)][1:] == ["meet=3 met"] * 3
+        assert [to_line(part) for part in await list_calls(engine, session)][1:] == ["meet=3 met"] * 3
 
 
-async def test_what_fails_is_told_and_stops_nothing_else() -> None:
+async def test_a_failed_call_is_reported_and_stops_no_other() -> None:
     calls = (echo("a"), ("unknown", {}), ("batch", {"tool_calls": []}), ("echo", {"word": 1}))
     async with open_engine([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        first, *rest = [short(part) for part in await calls_of(engine, session)]
+        first, *rest = [to_line(part) for part in await list_calls(engine, session)]
         assert first == "batch=Executed 1/4 tools successfully. 3 failed."
         assert rest[0] == "echo=a"
         assert rest[1].startswith("invalid!there is no tool 'unknown'; there are ")
@@ -115,38 +118,38 @@ async def test_what_fails_is_told_and_stops_nothing_else() -> None:
         assert rest[3].startswith("echo!The echo tool was called with invalid arguments")
 
 
-async def test_more_than_25_are_refused_one_by_one() -> None:
+async def test_calls_beyond_25_are_refused_one_by_one() -> None:
     calls = [echo(str(number)) for number in range(27)]
     async with open_engine([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        first, *rest = [short(part) for part in await calls_of(engine, session)]
+        first, *rest = [to_line(part) for part in await list_calls(engine, session)]
         assert first == "batch=Executed 25/27 tools successfully. 2 failed."
         assert rest[:25] == [f"echo={number}" for number in range(25)]
         assert rest[25:] == ["echo!Maximum of 25 tools allowed in batch"] * 2
 
 
-async def test_each_call_is_held_against_the_rules() -> None:
+async def test_each_call_is_checked_against_the_rules() -> None:
     rules = (*ALLOW, Rule(permission="echo", pattern="b*", action="deny"))
     script = ([batch(echo("a"), echo("b"))], [Say(text="done")])
     async with open_engine(*script, tools=(BATCH, ECHO, INVALID), rules=rules) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        found = [short(part) for part in await calls_of(engine, session)]
+        found = [to_line(part) for part in await list_calls(engine, session)]
         assert found[:2] == ["batch=Executed 1/2 tools successfully. 1 failed.", "echo=a"]
         assert found[2].startswith("echo!")
 
 
 async def test_aborting_leaves_no_call_open() -> None:
     script = ([batch(("meet", {}), echo("a"))],)
-    async with open_engine(*script, tools=(BATCH, ECHO, meeting(2), INVALID)) as engine:
+    async with open_engine(*script, tools=(BATCH, ECHO, make_meeting_tool(2), INVALID)) as engine:
         session = await start(engine)
         prompt = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-        while "echo=a" not in [short(part) for part in await calls_of(engine, session)]:  # noqa: ASYNC110
+        while "echo=a" not in [to_line(part) for part in await list_calls(engine, session)]:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await engine.api.abort(session)
         await prompt
-        assert [short(part) for part in await calls_of(engine, session)] == [
+        assert [to_line(part) for part in await list_calls(engine, session)] == [
             "batch!Tool execution aborted",
             "meet!Tool execution aborted",
             "echo=a",

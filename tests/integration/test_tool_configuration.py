@@ -46,7 +46,7 @@ def project(tmp_path: Path) -> Path:
     return directory
 
 
-def situation_of(project: Path, *, trusted: bool = False, **env: str) -> ConfigScope:
+def make_scope(project: Path, *, trusted: bool = False, **env: str) -> ConfigScope:
     where = str(project)
     return ConfigScope(
         directory=where,
@@ -57,7 +57,7 @@ def situation_of(project: Path, *, trusted: bool = False, **env: str) -> ConfigS
     )
 
 
-def loaded(
+def load(
     project: Path,
     *,
     own: dict[str, Any] | None = None,
@@ -68,21 +68,21 @@ def loaded(
     config.mkdir(parents=True, exist_ok=True)
     (config / "opencode.json").write_text(json.dumps(own or {}))
     (project / "opencode.json").write_text(json.dumps(theirs or {}))
-    return load_config(situation_of(project, trusted=trusted), strict=True)
+    return load_config(make_scope(project, trusted=trusted), strict=True)
 
 
 PLAIN = read_flags({})
 
 
-def test_without_configuration_there_are_those_we_know(project: Path) -> None:
-    found = loaded(project)
+def test_without_configuration_the_known_formatters_and_servers_are_used(project: Path) -> None:
+    found = load(project)
     assert to_formatters(found, PLAIN) == FORMATTERS
     assert to_language_servers(found, PLAIN) == SERVERS
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_a_person_may_change_them_and_add_to_them(project: Path, trusted: bool) -> None:
-    found = loaded(project, **({"theirs": OWN} if trusted else {"own": OWN}), trusted=trusted)
+def test_a_person_may_change_and_add_formatters_and_servers(project: Path, trusted: bool) -> None:
+    found = load(project, **({"theirs": OWN} if trusted else {"own": OWN}), trusted=trusted)
     formatters = {each.name: each for each in to_formatters(found, PLAIN)}
     assert formatters.keys() == ({each.name for each in FORMATTERS} | {"mine"}) - {"gofmt"}
     shfmt, mine, ruff = (formatters[name] for name in ("shfmt", "mine", "ruff"))
@@ -106,30 +106,30 @@ def test_a_person_may_change_them_and_add_to_them(project: Path, trusted: bool) 
     assert found.held == ()
 
 
-def test_a_stranger_s_project_may_only_switch_them_off(project: Path) -> None:
-    found = loaded(project, theirs=OWN)
+def test_an_untrusted_project_may_only_disable_them(project: Path) -> None:
+    found = load(project, theirs=OWN)
     assert to_formatters(found, PLAIN) == tuple(each for each in FORMATTERS if each.name != "gofmt")
     assert to_language_servers(found, PLAIN) == tuple(each for each in SERVERS if each.name != "pyright")
     assert {(held.kind, held.name) for held in found.held} >= {("formatter", "mine"), ("lsp", "mine")}
 
 
-def test_a_stranger_s_word_does_not_change_a_person_s_command(project: Path) -> None:
+def test_an_untrusted_project_does_not_change_a_command_of_the_person(project: Path) -> None:
     theirs = {"formatter": {"mine": {"command": ["evil"], "environment": {"LD_PRELOAD": "x"}}}}
-    found = loaded(project, own=OWN, theirs=theirs)
+    found = load(project, own=OWN, theirs=theirs)
     [mine] = [each for each in to_formatters(found, PLAIN) if each.name == "mine"]
     assert (mine.argv, mine.environment) == (("mine", "$FILE"), {})
     assert ("formatter", "mine") in {(held.kind, held.name) for held in found.held}
 
 
 @pytest.mark.parametrize("whose", ["own", "theirs"])
-def test_false_switches_all_of_them_off(project: Path, whose: str) -> None:
-    found = loaded(project, **{whose: {"formatter": False, "lsp": False}})
+def test_false_disables_all_of_them(project: Path, whose: str) -> None:
+    found = load(project, **{whose: {"formatter": False, "lsp": False}})
     assert (to_formatters(found, PLAIN), to_language_servers(found, PLAIN)) == ((), ())
 
 
-def test_experiments_bring_others(project: Path) -> None:
+def test_experimental_flags_add_others(project: Path) -> None:
     flags = read_flags({"OPENCODE_EXPERIMENTAL_OXFMT": "1", "OPENCODE_EXPERIMENTAL_LSP_TY": "1"})
-    found = loaded(project)
+    found = load(project)
     assert "oxfmt" in {each.name for each in to_formatters(found, flags)}
     names = {each.name for each in to_language_servers(found, flags)}
     assert ("ty" in names, "pyright" in names) == (True, False)
@@ -147,14 +147,14 @@ def test_experiments_bring_others(project: Path) -> None:
         ({"OPENCODE_EXPERIMENTAL_PLAN_MODE": "1", "OPENCODE_CLIENT": "app"}, {}, (None, False, False, False)),
     ],
 )
-def test_switches_say_which_tools_there_are(
+def test_flags_enable_tools(
     project: Path, env: dict[str, str], config: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
-    made = to_tool_setup(loaded(project, own=config), read_flags(env), ())
+    made = to_tool_setup(load(project, own=config), read_flags(env), ())
     assert (made.search, made.lsp, made.batch, made.planning) == expected
 
 
-# --- in a whole weft ---
+# --- with the whole engine ---
 
 
 async def write(project: Path, *, trusted: bool) -> str:
@@ -171,12 +171,14 @@ async def write(project: Path, *, trusted: bool) -> str:
         return path.read_text()
 
 
-async def test_a_formatter_of_a_trusted_project_runs_and_a_stranger_s_does_not(project: Path) -> None:
+async def test_a_formatter_of_a_trusted_project_runs_and_one_of_an_untrusted_project_does_not(
+    project: Path,
+) -> None:
     assert await write(project, trusted=False) == "quiet\n"
     assert await write(project, trusted=True) == "QUIET\n"
 
 
-async def test_a_skill_of_the_project_is_in_what_the_model_is_told(project: Path) -> None:
+async def test_a_skill_of_the_project_is_offered_to_the_model(project: Path) -> None:
     skill = project / ".opencode/skills/weaving/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: weaving\ndescription: For cloth.\n---\nOver, under.\n")
@@ -189,7 +191,7 @@ async def test_a_skill_of_the_project_is_in_what_the_model_is_told(project: Path
     assert description.endswith("- weaving: For cloth.")
 
 
-async def test_skills_are_looked_for_on_opening_and_not_while_a_request_is_made(project: Path) -> None:
+async def test_skills_are_searched_when_opening_and_not_for_each_request(project: Path) -> None:
     good, broken = [project / f".claude/skills/{name}/SKILL.md" for name in ("good", "broken")]
     for path, text in ((good, "---\nname: good\ndescription: For good.\n---\n"), (broken, "nothing\n")):
         path.parent.mkdir(parents=True)

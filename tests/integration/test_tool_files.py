@@ -6,10 +6,12 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
-from weft.testing.tool_contract import AskedPermission, ToolHarness, contents
+from weft.testing.tool_contract import AskedPermission, ToolHarness, read_files
 from weft.tool.contract import Attachment, ToolResult
+from weft.tool.inputs import ReadInput
 from weft.tool.registry import EDIT, READ, WRITE
 
 
@@ -25,7 +27,7 @@ def harness(project: Path, tmp_path: Path) -> ToolHarness:
     return ToolHarness(project, outside=tmp_path, environment=os.environ)
 
 
-def put(path: Path, text: str | bytes) -> Path:
+def write_file(path: Path, text: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
@@ -38,8 +40,8 @@ def text_of(path: Path) -> str:
 # --- read ---
 
 
-async def test_text_comes_with_line_numbers(harness: ToolHarness, project: Path) -> None:
-    put(project / "src/a.txt", "one\ntwo")
+async def test_text_is_returned_with_line_numbers(harness: ToolHarness, project: Path) -> None:
+    write_file(project / "src/a.txt", "one\ntwo")
     assert await harness.call(READ, filePath="src/a.txt") == ToolResult(
         title="src/a.txt",
         output="<file>\n00001| one\n00002| two\n\n(End of file - total 2 lines)\n</file>",
@@ -49,16 +51,25 @@ async def test_text_comes_with_line_numbers(harness: ToolHarness, project: Path)
     assert harness.asked == [AskedPermission(permission="read", patterns=(path,), always=("*",))]
 
 
-async def test_a_page_of_a_longer_file(harness: ToolHarness, project: Path) -> None:
-    put(project / "a.txt", "\n".join(str(number) for number in range(10)))
+async def test_outside_of_a_repository_a_title_is_relative_to_the_directory(
+    harness: ToolHarness, project: Path
+) -> None:
+    write_file(project / "src/a.txt", "one")
+    context = replace(harness.context(), worktree="/")
+    result = await READ.run(ReadInput(file_path="src/a.txt"), context)
+    assert result.title == "src/a.txt"
+
+
+async def test_a_page_of_a_longer_file_is_returned(harness: ToolHarness, project: Path) -> None:
+    write_file(project / "a.txt", "\n".join(str(number) for number in range(10)))
     result = await harness.call(READ, filePath=str(project / "a.txt"), offset=3, limit=2)
     end = "(File has more lines. Use 'offset' parameter to read beyond line 5)"
     assert result.output == f"<file>\n00004| 3\n00005| 4\n\n{end}\n</file>"
     assert result.metadata == {"preview": "3\n4", "truncated": True}
 
 
-async def test_a_file_of_many_bytes_is_cut_at_whole_lines(harness: ToolHarness, project: Path) -> None:
-    put(project / "a.txt", ("x" * 999 + "\n") * 100)
+async def test_a_large_file_is_cut_at_whole_lines(harness: ToolHarness, project: Path) -> None:
+    write_file(project / "a.txt", ("x" * 999 + "\n") * 100)
     result = await harness.call(READ, filePath="a.txt")
     assert result.output.endswith(
         "\n\n(Output truncated at 51200 bytes. Use 'offset' parameter to read beyond line 51)\n</file>"
@@ -67,14 +78,14 @@ async def test_a_file_of_many_bytes_is_cut_at_whole_lines(harness: ToolHarness, 
 
 
 async def test_long_lines_are_cut(harness: ToolHarness, project: Path) -> None:
-    put(project / "a.txt", "é" * 3000 + "\nb")
+    write_file(project / "a.txt", "é" * 3000 + "\nb")
     result = await harness.call(READ, filePath="a.txt")
     assert f"00001| {'é' * 2000}...\n00002| b\n" in result.output
 
 
 async def test_the_line_after_the_last_newline_is_shown(harness: ToolHarness, project: Path) -> None:
-    put(project / "a.txt", "one\n")
-    put(project / "empty.txt", "")
+    write_file(project / "a.txt", "one\n")
+    write_file(project / "empty.txt", "")
     assert (
         "00001| one\n00002| \n\n(End of file - total 2 lines)"
         in (await harness.call(READ, filePath="a.txt")).output
@@ -92,17 +103,17 @@ async def test_the_line_after_the_last_newline_is_shown(harness: ToolHarness, pr
         ("c.pdf", b"%PDF-1.7", "application/pdf", "PDF read successfully"),
     ],
 )
-async def test_pictures_and_pdfs_are_attached(
+async def test_images_and_pdfs_are_attached(
     harness: ToolHarness, project: Path, name: str, head: bytes, mime: str, said: str
 ) -> None:
-    raw = put(project / name, head + bytes(50)).read_bytes()
+    raw = write_file(project / name, head + bytes(50)).read_bytes()
     result = await harness.call(READ, filePath=name)
     assert result.output == said
     assert result.attachments == (Attachment(mime=mime, url=f"data:{mime};base64,{b64encode(raw).decode()}"),)
 
 
-async def test_a_picture_too_large_for_any_model_is_refused(harness: ToolHarness, project: Path) -> None:
-    put(project / "a.png", b"\x89PNG\r\n\x1a\n" + bytes(4_000_000))
+async def test_an_image_too_large_for_any_model_is_refused(harness: ToolHarness, project: Path) -> None:
+    write_file(project / "a.png", b"\x89PNG\r\n\x1a\n" + bytes(4_000_000))
     with pytest.raises(ToolError, match="Make a smaller copy"):
         await harness.call(READ, filePath="a.png")
 
@@ -113,13 +124,13 @@ async def test_a_picture_too_large_for_any_model_is_refused(harness: ToolHarness
 async def test_other_binary_files_are_refused(
     harness: ToolHarness, project: Path, name: str, raw: bytes
 ) -> None:
-    put(project / name, raw)
+    write_file(project / name, raw)
     with pytest.raises(ToolError, match=f"Cannot read binary file: {project}/{name}"):
         await harness.call(READ, filePath=name)
 
 
-async def test_a_missing_file_brings_near_names(harness: ToolHarness, project: Path) -> None:
-    put(project / "settings.py.bak", "")
+async def test_a_missing_file_is_reported_with_similar_names(harness: ToolHarness, project: Path) -> None:
+    write_file(project / "settings.py.bak", "")
     with pytest.raises(ToolError) as raised:
         await harness.call(READ, filePath="settings.py")
     assert str(raised.value) == (
@@ -135,8 +146,8 @@ async def test_a_special_file_is_refused(harness: ToolHarness, project: Path) ->
         await harness.call(READ, filePath="pipe")
 
 
-async def test_a_rule_for_a_file_holds_under_any_name(harness: ToolHarness, project: Path) -> None:
-    put(project / ".env", "KEY=1")
+async def test_a_rule_for_a_file_applies_to_every_path_to_it(harness: ToolHarness, project: Path) -> None:
+    write_file(project / ".env", "KEY=1")
     (project / "innocent.txt").symlink_to(".env")
     await harness.call(READ, filePath="innocent.txt")
     both = (str(project / "innocent.txt"), str(project / ".env"))
@@ -144,10 +155,10 @@ async def test_a_rule_for_a_file_holds_under_any_name(harness: ToolHarness, proj
 
 
 @pytest.mark.parametrize("way", ["../secret/key", "link/key", "inner/../link/key", "{root}/secret/key"])
-async def test_leaving_the_project_is_asked_about(
+async def test_reading_outside_of_the_project_asks(
     harness: ToolHarness, project: Path, tmp_path: Path, way: str
 ) -> None:
-    put(tmp_path / "secret/key", "s3cret")
+    write_file(tmp_path / "secret/key", "s3cret")
     (project / "inner").mkdir()
     (project / "link").symlink_to(tmp_path / "secret")
     harness.denied = {"external_directory"}
@@ -169,13 +180,13 @@ async def test_a_new_file_is_written_with_its_directories(harness: ToolHarness, 
         output="Wrote file successfully.",
         metadata={"diagnostics": {}, "filepath": str(path), "exists": False, "truncated": False},
     )
-    assert contents(project) == {str(path): b"hello\n"}
+    assert read_files(project) == {str(path): b"hello\n"}
     assert harness.asked == [AskedPermission(permission="edit", patterns=("src/new/a.txt",), always=("*",))]
     assert harness.edited == [str(path)]
 
 
-async def test_a_file_nobody_has_read_is_not_overwritten(harness: ToolHarness, project: Path) -> None:
-    path = put(project / "a.txt", "mine")
+async def test_an_unread_file_is_not_overwritten(harness: ToolHarness, project: Path) -> None:
+    path = write_file(project / "a.txt", "mine")
     with pytest.raises(ToolError) as raised:
         await harness.call(WRITE, filePath="a.txt", content="theirs")
     assert str(raised.value) == f"You must read file {path} before overwriting it. Use the Read tool first"
@@ -185,16 +196,18 @@ async def test_a_file_nobody_has_read_is_not_overwritten(harness: ToolHarness, p
 async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
     harness: ToolHarness, project: Path
 ) -> None:
-    path = put(project / "a.txt", "one")
+    path = write_file(project / "a.txt", "one")
     await harness.call(READ, filePath="a.txt")
-    put(path, "two, by hand")
+    write_file(path, "two, by hand")
     with pytest.raises(ToolError, match="has changed since it was last read"):
         await harness.call(WRITE, filePath="a.txt", content="x")
     assert text_of(path) == "two, by hand"
 
 
-async def test_what_was_read_or_written_may_be_overwritten(harness: ToolHarness, project: Path) -> None:
-    path = put(project / "a.sh", "one")
+async def test_a_file_that_was_read_or_written_may_be_overwritten(
+    harness: ToolHarness, project: Path
+) -> None:
+    path = write_file(project / "a.sh", "one")
     path.chmod(0o755)
     await harness.call(READ, filePath="a.sh")
     await harness.call(WRITE, filePath="a.sh", content="two")
@@ -203,8 +216,8 @@ async def test_what_was_read_or_written_may_be_overwritten(harness: ToolHarness,
     assert (text_of(path), path.stat().st_mode & 0o777) == ("three", 0o755)
 
 
-async def test_a_link_is_written_through_and_stays_a_link(harness: ToolHarness, project: Path) -> None:
-    path = put(project / "real.txt", "one")
+async def test_writing_through_a_link_keeps_the_link(harness: ToolHarness, project: Path) -> None:
+    path = write_file(project / "real.txt", "one")
     (project / "link.txt").symlink_to("real.txt")
     await harness.call(READ, filePath="link.txt")
     await harness.call(WRITE, filePath="link.txt", content="two")
@@ -212,18 +225,18 @@ async def test_a_link_is_written_through_and_stays_a_link(harness: ToolHarness, 
     assert harness.asked[-1].patterns == ("link.txt", "real.txt")
 
 
-async def test_what_is_denied_is_not_written(harness: ToolHarness, project: Path) -> None:
+async def test_a_denied_file_is_not_written(harness: ToolHarness, project: Path) -> None:
     harness.denied = {"edit"}
     with pytest.raises(DeniedError):
         await harness.call(WRITE, filePath="a.txt", content="x")
-    assert contents(project) == {}
+    assert read_files(project) == {}
 
 
 # --- edit ---
 
 
-async def test_an_edit_is_made_and_shown(harness: ToolHarness, project: Path) -> None:
-    path = put(project / "a.py", "x = 1\ny = 2\n")
+async def test_an_edit_is_made_and_shown_as_a_diff(harness: ToolHarness, project: Path) -> None:
+    path = write_file(project / "a.py", "x = 1\ny = 2\n")
     await harness.call(READ, filePath="a.py")
     result = await harness.call(EDIT, filePath="a.py", oldString="x = 1", newString="x = 3")
     diff = f"Index: {path}\n{'=' * 67}\n--- {path}\n+++ {path}\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 3\n y = 2\n"
@@ -246,15 +259,17 @@ async def test_an_edit_is_made_and_shown(harness: ToolHarness, project: Path) ->
     assert text_of(path) == "x = 3\ny = 2\n"
 
 
-async def test_line_endings_byte_order_mark_and_odd_bytes_stay(harness: ToolHarness, project: Path) -> None:
-    path = put(project / "a.txt", b"\xef\xbb\xbfone\r\ntwo \xff\r\nthree\r\n")
+async def test_line_endings_byte_order_mark_and_invalid_bytes_are_kept(
+    harness: ToolHarness, project: Path
+) -> None:
+    path = write_file(project / "a.txt", b"\xef\xbb\xbfone\r\ntwo \xff\r\nthree\r\n")
     await harness.call(READ, filePath="a.txt")
     await harness.call(EDIT, filePath="a.txt", oldString="one\n", newString="1\nand a half\n")
     assert path.read_bytes() == b"\xef\xbb\xbf1\r\nand a half\r\ntwo \xff\r\nthree\r\n"
 
 
-async def test_two_edits_at_once_are_both_made(harness: ToolHarness, project: Path) -> None:
-    path = put(project / "a.txt", "one\ntwo\nthree\n")
+async def test_two_concurrent_edits_are_both_made(harness: ToolHarness, project: Path) -> None:
+    path = write_file(project / "a.txt", "one\ntwo\nthree\n")
     await harness.call(READ, filePath="a.txt")
     async with asyncio.TaskGroup() as tasks:
         for old, new in (("one", "1"), ("two", "2"), ("three", "3")):
@@ -262,14 +277,14 @@ async def test_two_edits_at_once_are_both_made(harness: ToolHarness, project: Pa
     assert text_of(path) == "1\n2\n3\n"
 
 
-async def test_an_empty_old_text_makes_a_file_and_overwrites_none_unseen(
+async def test_an_empty_old_text_creates_a_file_and_overwrites_none_unseen(
     harness: ToolHarness, project: Path
 ) -> None:
     await harness.call(EDIT, filePath="new.txt", oldString="", newString="hello")
-    path = put(project / "old.txt", "mine")
+    path = write_file(project / "old.txt", "mine")
     with pytest.raises(ToolError, match="You must read file"):
         await harness.call(EDIT, filePath="old.txt", oldString="", newString="hello")
-    assert contents(project) == {str(project / "new.txt"): b"hello", str(path): b"mine"}
+    assert read_files(project) == {str(project / "new.txt"): b"hello", str(path): b"mine"}
 
 
 @pytest.mark.parametrize(
@@ -285,7 +300,7 @@ async def test_an_empty_old_text_makes_a_file_and_overwrites_none_unseen(
 async def test_impossible_edits_are_errors(
     harness: ToolHarness, project: Path, given: dict[str, str], said: str
 ) -> None:
-    path = put(project / "a.txt", "a a\n")
+    path = write_file(project / "a.txt", "a a\n")
     await harness.call(READ, filePath="a.txt")
     with pytest.raises(ToolError, match=said):
         await harness.call(EDIT, **given)

@@ -16,7 +16,7 @@ from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.wire import to_plain
 from weft.provider.scripted import Say, UseTool
-from weft.testing.tool_contract import ToolHarness, processes_in
+from weft.testing.tool_contract import ToolHarness, list_processes
 from weft.tool.contract import Job
 from weft.tool.registry import BASH, JOBS
 from weft.tool.shell.jobs import (
@@ -46,7 +46,7 @@ def harness(tmp_path: Path, jobs: BackgroundJobs) -> ToolHarness:
     return made
 
 
-async def started(harness: ToolHarness, command: str) -> Job:
+async def start_job(harness: ToolHarness, command: str) -> Job:
     result = await harness.call(BASH, command=command, description="Go on", background=True)
     (job,) = [
         each for each in harness.resources.jobs.list(harness.context().session_id) if each.id in result.output
@@ -60,7 +60,7 @@ async def started(harness: ToolHarness, command: str) -> Job:
     return job
 
 
-async def ended(jobs: BackgroundJobs, job: Job) -> Job:
+async def wait_for_end(jobs: BackgroundJobs, job: Job) -> Job:
     """Wait for a job to end, and return it."""
     async with asyncio.timeout(60):
         while True:
@@ -75,7 +75,7 @@ def output_of(job: Job) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def said(job: Job, words: str) -> None:
+async def wait_for_output(job: Job, words: str) -> None:
     """Wait until a job has printed a text."""
     async with asyncio.timeout(60):
         while words not in output_of(job):  # noqa: ASYNC110  it is another process that says so
@@ -85,27 +85,25 @@ async def said(job: Job, words: str) -> None:
 async def wait_for_process_in(directory: Path) -> None:
     """Wait until a process runs in a directory."""
     async with asyncio.timeout(60):
-        while not processes_in(directory):  # noqa: ASYNC110  it is another process that begins
+        while not list_processes(directory):  # noqa: ASYNC110  it is another process that begins
             await asyncio.sleep(0.01)
 
 
-async def test_a_job_goes_on_while_the_call_has_long_returned(
-    harness: ToolHarness, jobs: BackgroundJobs
-) -> None:
-    job = await started(harness, "echo up; sleep 999")
-    await said(job, "up\n")
+async def test_a_job_continues_after_its_call_returned(harness: ToolHarness, jobs: BackgroundJobs) -> None:
+    job = await start_job(harness, "echo up; sleep 999")
+    await wait_for_output(job, "up\n")
     listed = await harness.call(JOBS)
     assert listed.output == (
         f"{job.id}  running  Go on\n  command: echo up; sleep 999\n  output: {job.output}"
     )
     stopped = await harness.call(JOBS, stop=job.id)
     assert stopped.output.startswith(f"{job.id}  stopped  Go on\n")
-    assert processes_in(harness.directory) == []
+    assert list_processes(harness.directory) == []
     assert [asked.permission for asked in harness.asked] == ["bash", "jobs", "jobs"]
 
 
-async def test_a_job_that_ends_by_itself_says_how(harness: ToolHarness, jobs: BackgroundJobs) -> None:
-    job = await ended(jobs, await started(harness, "echo over >&2; exit 3"))
+async def test_a_finished_job_reports_its_exit_code(harness: ToolHarness, jobs: BackgroundJobs) -> None:
+    job = await wait_for_end(jobs, await start_job(harness, "echo over >&2; exit 3"))
     assert (job.code, output_of(job)) == (3, "over\n")
     assert (await harness.call(JOBS)).output.startswith(f"{job.id}  ended with exit code 3  Go on")
 
@@ -116,21 +114,19 @@ async def test_a_background_job_has_a_timeout_only_on_request(
     result = await harness.call(BASH, command="sleep 999", description="Wait", background=True, timeout=1)
     (job,) = jobs.list(harness.context().session_id)
     assert job.id in result.output
-    assert (await ended(jobs, job)).code == 128 + signal.SIGTERM
-    assert processes_in(harness.directory) == []
+    assert (await wait_for_end(jobs, job)).code == 128 + signal.SIGTERM
+    assert list_processes(harness.directory) == []
 
 
-async def test_what_took_a_session_of_its_own_is_ended_with_its_job(
-    harness: ToolHarness, jobs: BackgroundJobs
-) -> None:
-    job = await started(harness, "(setsid sleep 999 &); (sleep 999 &); echo up; sleep 999")
-    await said(job, "up\n")
+async def test_a_detached_process_is_ended_with_its_job(harness: ToolHarness, jobs: BackgroundJobs) -> None:
+    job = await start_job(harness, "(setsid sleep 999 &); (sleep 999 &); echo up; sleep 999")
+    await wait_for_output(job, "up\n")
     await jobs.stop(job.session_id, job.id)
-    assert processes_in(harness.directory) == []
+    assert list_processes(harness.directory) == []
 
 
 async def test_a_session_sees_and_stops_its_own_jobs_only(harness: ToolHarness, jobs: BackgroundJobs) -> None:
-    job = await started(harness, "sleep 999")
+    job = await start_job(harness, "sleep 999")
     assert jobs.list(OTHER) == []
     with pytest.raises(NotFoundError):
         await jobs.stop(OTHER, job.id)
@@ -138,32 +134,32 @@ async def test_a_session_sees_and_stops_its_own_jobs_only(harness: ToolHarness, 
         await harness.call(JOBS, stop="job_nobody")
 
 
-async def test_jobs_end_with_their_session_and_with_whoever_opened_them(
+async def test_jobs_end_with_their_session_and_with_the_process_that_opened_them(
     harness: ToolHarness, tmp_path: Path
 ) -> None:
     async with open_jobs(SystemClock()) as opened:
         harness.resources = replace(harness.resources, jobs=opened)
-        first = await started(harness, "sleep 999")
+        first = await start_job(harness, "sleep 999")
         await opened.end(OTHER)
         assert opened.list(first.session_id) == [first]
         await opened.end(first.session_id)
-        assert (opened.list(first.session_id), processes_in(harness.directory)) == ([], [])
-        await started(harness, "sleep 999")
-    assert processes_in(harness.directory) == []
+        assert (opened.list(first.session_id), list_processes(harness.directory)) == ([], [])
+        await start_job(harness, "sleep 999")
+    assert list_processes(harness.directory) == []
 
 
-async def test_a_session_has_only_so_many(harness: ToolHarness) -> None:
+async def test_the_number_of_jobs_of_a_session_is_limited(harness: ToolHarness) -> None:
     for _ in range(MAX_RUNNING_JOBS):
-        await started(harness, "sleep 999")
+        await start_job(harness, "sleep 999")
     with pytest.raises(ToolError, match="Stop one of them first"):
         await harness.call(BASH, command="sleep 999", description="One more", background=True)
 
 
-async def test_other_processes_see_what_is_running(
+async def test_other_processes_can_list_running_jobs(
     harness: ToolHarness, jobs: BackgroundJobs, tmp_path: Path
 ) -> None:
     roll = str(tmp_path / "roll")
-    job = await started(harness, "sleep 999")
+    job = await start_job(harness, "sleep 999")
     assert list_running(roll) == [job]
     assert list_running(roll, job.session_id) == [job]
     assert list_running(roll, OTHER) == []
@@ -200,10 +196,10 @@ async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> N
         await engine.api.prompt(session.id, text_prompt("go"))
         await wait_for_process_in(tmp_path)
         assert await engine.api.abort(session.id) is False
-        assert processes_in(tmp_path) == []
+        assert list_processes(tmp_path) == []
         await engine.api.prompt(session.id, text_prompt("again"))
         await wait_for_process_in(tmp_path)
         await engine.api.remove_session(session.id)
-        assert processes_in(tmp_path) == []
+        assert list_processes(tmp_path) == []
         offered = [[tool.name for tool in request.tools] for request in engine.provider.requests]
     assert offered[:2] == [["bash"], ["bash", "jobs"]]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
 from weft.host.tasks import open_tasks
-from weft.testing.tool_contract import AskedPermission, ToolHarness, processes_in
+from weft.testing.tool_contract import AskedPermission, ToolHarness, list_processes
 from weft.tool.diagnostic import (
     Diagnostic,
     DiagnosticPosition,
@@ -47,7 +47,7 @@ def fake(project: Path, manner: str = "good", **more: Any) -> KnownServer:
     return KnownServer(name=manner, extensions=(".fake",), argv=argv, safe_without_trust=True, **more)
 
 
-def ground_of(project: Path, *, trusted: bool = False) -> ProgramContext:
+def make_context(project: Path, *, trusted: bool = False) -> ProgramContext:
     environment = {"PATH": os.environ["PATH"]}
     return ProgramContext(
         directory=str(project), worktree=str(project), environment=environment, trusted=trusted
@@ -55,18 +55,18 @@ def ground_of(project: Path, *, trusted: bool = False) -> ProgramContext:
 
 
 @asynccontextmanager
-async def watched(
+async def open_harness(
     project: Path, *servers: KnownServer, patience: LspTimeouts = LONG
 ) -> AsyncIterator[ToolHarness]:
     async with open_tasks() as tasks:
-        pool = LanguageServerPool(servers, ground_of(project), tasks, patience)
+        pool = LanguageServerPool(servers, make_context(project), tasks, patience)
         harness = ToolHarness(project, outside=project.parent, environment=os.environ)
         harness.resources = replace(harness.resources, language_servers=pool)
         try:
             yield harness
         finally:
             pool.close()
-    assert processes_in(project) == []
+    assert list_processes(project) == []
 
 
 def read_log(project: Path, manner: str = "good") -> list[dict[str, Any]]:
@@ -78,8 +78,8 @@ def block(path: Path, *lines: str) -> str:
     return "\n".join([f'<diagnostics file="{path}">', *lines, "</diagnostics>"])
 
 
-async def test_what_is_wrong_is_told_below_the_output(project: Path) -> None:
-    async with watched(project, fake(project)) as harness:
+async def test_diagnostics_are_added_to_the_output(project: Path) -> None:
+    async with open_harness(project, fake(project)) as harness:
         path = project / "a.fake"
         result = await harness.call(WRITE, filePath="a.fake", content="fine\n  wrong\nrather wrong\n")
         assert result.output == (
@@ -92,15 +92,15 @@ async def test_what_is_wrong_is_told_below_the_output(project: Path) -> None:
 
 
 async def test_a_file_without_a_server_starts_none(project: Path) -> None:
-    async with watched(project, fake(project)) as harness:
+    async with open_harness(project, fake(project)) as harness:
         result = await harness.call(WRITE, filePath="a.txt", content="wrong\n")
         assert result.output == "Wrote file successfully."
         assert result.metadata["diagnostics"] == {}
-        assert processes_in(project) == []
+        assert list_processes(project) == []
 
 
-async def test_writing_tells_of_other_files_and_editing_does_not(project: Path) -> None:
-    async with watched(project, fake(project)) as harness:
+async def test_writing_reports_diagnostics_of_other_files_and_editing_does_not(project: Path) -> None:
+    async with open_harness(project, fake(project)) as harness:
         await harness.call(WRITE, filePath="a.fake", content="wrong\n")
         result = await harness.call(WRITE, filePath="b.fake", content="fine\n")
         assert result.output == (
@@ -112,8 +112,8 @@ async def test_writing_tells_of_other_files_and_editing_does_not(project: Path) 
         assert list(result.metadata["diagnostics"]) == [str(project / "a.fake")]
 
 
-async def test_a_server_is_greeted_and_told_of_every_version(project: Path) -> None:
-    async with watched(project, fake(project, options={"level": 3})) as harness:
+async def test_a_server_is_initialised_and_told_of_every_version(project: Path) -> None:
+    async with open_harness(project, fake(project, options={"level": 3})) as harness:
         await harness.call(WRITE, filePath="a b.fake", content="one\n")
         await harness.call(EDIT, filePath="a b.fake", oldString="one", newString="two")
     uri = f"file://{project}/a%20b.fake"
@@ -137,37 +137,37 @@ async def test_a_server_is_greeted_and_told_of_every_version(project: Path) -> N
     assert replies["b"]["error"]["code"] == -32601
 
 
-async def test_reading_warms_a_server_up(project: Path) -> None:
+async def test_reading_a_file_starts_its_server(project: Path) -> None:
     (project / "a.fake").write_text("wrong\n")
-    async with watched(project, fake(project)) as harness:
+    async with open_harness(project, fake(project)) as harness:
         await harness.call(READ, filePath="a.fake")
         while "textDocument/didOpen" not in [message.get("method") for message in read_log(project)]:  # noqa: ASYNC110  a process tells nobody
             await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("manner", ["dying", "noisy"])
-async def test_a_broken_server_is_left_alone(project: Path, manner: str) -> None:
-    async with watched(project, fake(project, manner)) as harness:
+async def test_a_broken_server_is_not_used_again(project: Path, manner: str) -> None:
+    async with open_harness(project, fake(project, manner)) as harness:
         for text in ("wrong\n", "more wrong\n"):
             result = await harness.call(WRITE, filePath="a.fake", content=text)
             assert result.output == "Wrote file successfully."
         assert [message["method"] for message in read_log(project, manner)] == ["initialize"]
 
 
-async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:
+async def test_a_missing_program_is_no_server(project: Path) -> None:
     missing = KnownServer(
         name="none", extensions=(".fake",), argv=("/nonexistent/server",), safe_without_trust=True
     )
-    async with watched(project, missing) as harness:
+    async with open_harness(project, missing) as harness:
         result = await harness.call(WRITE, filePath="a.fake", content="wrong\n")
         assert result.output == "Wrote file successfully."
 
 
 @pytest.mark.parametrize("manner", ["deaf", "silent"])
-async def test_a_server_that_says_nothing_holds_no_call_for_long(project: Path, manner: str) -> None:
+async def test_a_silent_server_does_not_delay_a_call_for_long(project: Path, manner: str) -> None:
     """The waits of a call add up to less than the timeout of this test, and the unresponsive server is waited for once."""
     short = LspTimeouts(start=0.1, diagnosis=0.1, silent=0.05)
-    async with watched(project, fake(project, manner), patience=short) as harness, asyncio.timeout(60):
+    async with open_harness(project, fake(project, manner), patience=short) as harness, asyncio.timeout(60):
         for number in range(3):
             result = await harness.call(WRITE, filePath="a.fake", content=f"wrong {number}\n")
             assert result.output == "Wrote file successfully."
@@ -175,8 +175,8 @@ async def test_a_server_that_says_nothing_holds_no_call_for_long(project: Path, 
         await harness.call(WRITE, filePath=str(other), content="wrong\n")
 
 
-async def test_several_servers_speak_of_one_file(project: Path) -> None:
-    async with watched(project, fake(project), replace(fake(project), name="second")) as harness:
+async def test_several_servers_report_on_one_file(project: Path) -> None:
+    async with open_harness(project, fake(project), replace(fake(project), name="second")) as harness:
         result = await harness.call(WRITE, filePath="a.fake", content="wrong\n")
         assert result.output.count("ERROR [1:1] wrong is not right") == 2
 
@@ -185,7 +185,7 @@ async def test_several_servers_speak_of_one_file(project: Path) -> None:
 
 
 def names(project: Path, path: str, *servers: KnownServer, trusted: bool = False) -> list[tuple[str, str]]:
-    found = find_launches(str(project / path), servers, ground_of(project, trusted=trusted))
+    found = find_launches(str(project / path), servers, make_context(project, trusted=trusted))
     return [(launch.name, os.path.relpath(launch.root, project)) for launch in found]
 
 
@@ -200,7 +200,7 @@ def test_a_server_works_in_the_nearest_directory_with_its_files(project: Path) -
     assert names(project, "a.txt", server) == []
 
 
-def test_what_a_project_brings_along_is_run_only_if_it_is_trusted(project: Path) -> None:
+def test_a_server_of_a_project_runs_only_if_the_project_is_trusted(project: Path) -> None:
     program = project / "node_modules/.bin/loom-ls"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\n")
@@ -230,9 +230,9 @@ def test_what_a_project_brings_along_is_run_only_if_it_is_trusted(project: Path)
         ("incomingCalls", 1, "caller"),
     ],
 )
-async def test_a_server_answers(project: Path, operation: str, count: int, word: str) -> None:
+async def test_a_server_answers_requests(project: Path, operation: str, count: int, word: str) -> None:
     (project / "a.fake").write_text("first second\n")
-    async with watched(project, fake(project)) as harness:
+    async with open_harness(project, fake(project)) as harness:
         result = await harness.call(LSP, operation=operation, filePath="a.fake", line=1, character=8)
         assert result.title == f"{operation} a.fake:1:8"
         assert len(json.loads(result.output)) == count
@@ -243,14 +243,14 @@ async def test_a_server_answers(project: Path, operation: str, count: int, word:
 @pytest.mark.parametrize("operation", ["goToImplementation", "outgoingCalls"])
 async def test_finding_nothing_is_reported(project: Path, operation: str) -> None:
     (project / "a.fake").write_text("first\n")
-    async with watched(project, fake(project)) as harness:
+    async with open_harness(project, fake(project)) as harness:
         result = await harness.call(LSP, operation=operation, filePath="a.fake", line=9, character=99)
         assert result.output == f"No results found for {operation}"
 
 
-async def test_where_nobody_can_tell_that_is_said(project: Path) -> None:
+async def test_a_request_without_a_server_is_an_error(project: Path) -> None:
     (project / "a.txt").write_text("x")
-    async with watched(project, fake(project)) as harness:
+    async with open_harness(project, fake(project)) as harness:
         given = {"operation": "hover", "line": 1, "character": 1}
         with pytest.raises(ToolError, match="No LSP server available for this file type"):
             await harness.call(LSP, filePath="a.txt", **given)
@@ -263,7 +263,7 @@ async def test_where_nobody_can_tell_that_is_said(project: Path) -> None:
             await harness.call(LSP, filePath="a.txt", **given)
 
 
-async def test_without_servers_nothing_is_known() -> None:
+async def test_without_servers_there_are_no_results() -> None:
     nobody = NoLanguageServers()
     nobody.warm_up("/a.fake")
     assert await nobody.diagnose("/a.fake") == {}
@@ -273,15 +273,15 @@ async def test_without_servers_nothing_is_known() -> None:
 # --- words ---
 
 
-def found(count: int, *paths: str) -> Diagnostics:
+def make_diagnostics(count: int, *paths: str) -> Diagnostics:
     start = DiagnosticPosition(0, 0)
     each = Diagnostic(range=DiagnosticRange(start, start), message="odd")
     return dict.fromkeys(paths, (each,) * count)
 
 
-def test_no_more_is_told_than_can_be_read() -> None:
-    said = format_errors("/a", found(25, "/a"))
+def test_the_list_of_diagnostics_is_bounded() -> None:
+    said = format_errors("/a", make_diagnostics(25, "/a"))
     assert said.count("ERROR [1:1] odd") == 20
     assert "\n... and 5 more\n</diagnostics>" in said
-    others = format_other_errors("/a", found(1, *(f"/{number}" for number in range(9))))
+    others = format_other_errors("/a", make_diagnostics(1, *(f"/{number}" for number in range(9))))
     assert others.count("<diagnostics file=") == 5

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
-from weft.testing.tool_contract import AskedPermission, ToolHarness, contents
+from weft.testing.tool_contract import AskedPermission, ToolHarness, read_files
 from weft.tool.contract import ToolResult
 from weft.tool.diagnostic import (
     Diagnostic,
@@ -32,7 +32,7 @@ def harness(project: Path, tmp_path: Path) -> ToolHarness:
     return ToolHarness(project, outside=tmp_path, environment=os.environ)
 
 
-async def seen(harness: ToolHarness, name: str, text: str) -> Path:
+async def write_read_file(harness: ToolHarness, name: str, text: str) -> Path:
     """Write a file that the session has read."""
     path = harness.directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,8 +54,8 @@ async def apply(harness: ToolHarness, *lines: str) -> ToolResult:
 
 
 async def test_a_patch_adds_changes_moves_and_deletes(harness: ToolHarness, project: Path) -> None:
-    await seen(harness, "old.py", "one\ntwo\n")
-    await seen(harness, "away.py", "x\n")
+    await write_read_file(harness, "old.py", "one\ntwo\n")
+    await write_read_file(harness, "away.py", "x\n")
     result = await apply(
         harness,
         "*** Add File: deep/new.py",
@@ -67,7 +67,7 @@ async def test_a_patch_adds_changes_moves_and_deletes(harness: ToolHarness, proj
         "+ONE",
         "*** Delete File: away.py",
     )
-    assert contents(project) == {
+    assert read_files(project) == {
         f"{project}/deep/moved.py": b"ONE\ntwo\n",
         f"{project}/deep/new.py": b"hello\n",
     }
@@ -114,27 +114,27 @@ async def test_a_patch_adds_changes_moves_and_deletes(harness: ToolHarness, proj
     assert result.metadata["diagnostics"] == {}
 
 
-async def test_what_was_patched_may_be_patched_again(harness: ToolHarness, project: Path) -> None:
-    await seen(harness, "a.txt", "one\n")
+async def test_a_patched_file_may_be_patched_again(harness: ToolHarness, project: Path) -> None:
+    await write_read_file(harness, "a.txt", "one\n")
     for old, new in (("one", "two"), ("two", "three")):
         await apply(harness, "*** Update File: a.txt", "@@", f"-{old}", f"+{new}")
     assert (project / "a.txt").read_text() == "three\n"
 
 
-async def test_sections_build_upon_one_another(harness: ToolHarness, project: Path) -> None:
-    await seen(harness, "a.txt", "one\ntwo\n")
+async def test_sections_build_on_each_other(harness: ToolHarness, project: Path) -> None:
+    await write_read_file(harness, "a.txt", "one\ntwo\n")
     result = await apply(
         harness,
         *("*** Update File: a.txt", "@@", "-one", "+ONE"),
         *("*** Update File: a.txt", "*** Move to: b.txt", "@@", "-two", "+TWO"),
         *("*** Add File: a.txt", "+new"),
     )
-    assert contents(project) == {f"{project}/a.txt": b"new\n", f"{project}/b.txt": b"ONE\nTWO\n"}
+    assert read_files(project) == {f"{project}/a.txt": b"new\n", f"{project}/b.txt": b"ONE\nTWO\n"}
     assert result.output.split("\n")[1:] == ["M a.txt", "M b.txt", "A a.txt"]
 
 
-async def test_line_ends_marks_and_modes_stay(harness: ToolHarness, project: Path) -> None:
-    path = await seen(harness, "run.sh", "\ufeffone\r\ntwo\r\n")
+async def test_line_endings_marks_and_permissions_are_kept(harness: ToolHarness, project: Path) -> None:
+    path = await write_read_file(harness, "run.sh", "\ufeffone\r\ntwo\r\n")
     path.chmod(0o755)
     await apply(harness, "*** Update File: run.sh", "*** Move to: bin/run.sh", "@@", "-one", "+ONE")
     moved = project / "bin/run.sh"
@@ -142,7 +142,7 @@ async def test_line_ends_marks_and_modes_stay(harness: ToolHarness, project: Pat
     assert moved.stat().st_mode & 0o777 == 0o755
 
 
-async def test_bytes_that_are_no_text_stay(harness: ToolHarness, project: Path) -> None:
+async def test_bytes_that_are_not_text_are_kept(harness: ToolHarness, project: Path) -> None:
     (project / "a.txt").write_bytes(b"caf\xe9\none\n")
     await harness.call(READ, filePath="a.txt")
     await apply(harness, "*** Update File: a.txt", "@@", "-one", "+two")
@@ -170,20 +170,20 @@ async def test_bytes_that_are_no_text_stay(harness: ToolHarness, project: Path) 
 async def test_an_invalid_patch_changes_nothing(
     harness: ToolHarness, project: Path, lines: tuple[str, ...], said: str
 ) -> None:
-    await seen(harness, "a.txt", "one\n")
+    await write_read_file(harness, "a.txt", "one\n")
     (project / "sub").mkdir()
     (project / "link.txt").symlink_to("a.txt")
-    before = contents(project)
+    before = read_files(project)
     with pytest.raises(ToolError) as raised:
         await apply(harness, "*** Add File: first.txt", "+x", *lines) if len(lines) > 1 else await apply(
             harness, *lines
         )
     assert said in str(raised.value)
-    assert contents(project) == before
+    assert read_files(project) == before
     assert harness.asked == []
 
 
-async def test_a_file_nobody_has_read_is_left_alone(harness: ToolHarness, project: Path) -> None:
+async def test_an_unread_file_is_not_patched(harness: ToolHarness, project: Path) -> None:
     (project / "a.txt").write_text("one\n")
     for lines in (
         ("*** Update File: a.txt", "@@", "-one", "+two"),
@@ -192,16 +192,16 @@ async def test_a_file_nobody_has_read_is_left_alone(harness: ToolHarness, projec
     ):
         with pytest.raises(ToolError, match="You must read file"):
             await apply(harness, *lines)
-    await seen(harness, "b.txt", "b\n")
+    await write_read_file(harness, "b.txt", "b\n")
     with pytest.raises(ToolError, match="You must read file"):
         await apply(harness, "*** Update File: b.txt", "*** Move to: a.txt", "@@", "-b", "+c")
     assert (project / "a.txt").read_text() == "one\n"
 
 
-async def test_a_file_that_changed_while_the_person_thought_is_left_alone(
+async def test_a_file_changed_during_the_permission_request_is_not_patched(
     harness: ToolHarness, project: Path
 ) -> None:
-    path = await seen(harness, "a.txt", "one\n")
+    path = await write_read_file(harness, "a.txt", "one\n")
     allow = harness.context().ask
 
     async def ask(permission: str, *patterns: str, **more: object) -> None:
@@ -214,10 +214,10 @@ async def test_a_file_that_changed_while_the_person_thought_is_left_alone(
     assert path.read_text() == "one\nand more\n"
 
 
-async def test_where_a_file_is_moved_to_is_asked_about(
+async def test_the_target_of_a_move_needs_permission(
     harness: ToolHarness, project: Path, tmp_path: Path
 ) -> None:
-    await seen(harness, "a.txt", "one\n")
+    await write_read_file(harness, "a.txt", "one\n")
     outside = tmp_path / "elsewhere" / "a.txt"
     await apply(harness, "*** Update File: a.txt", f"*** Move to: {outside}")
     assert [(each.permission, each.patterns) for each in harness.asked] == [
@@ -228,20 +228,20 @@ async def test_where_a_file_is_moved_to_is_asked_about(
     assert not (project / "a.txt").exists()
 
 
-async def test_what_is_denied_is_not_done(harness: ToolHarness, project: Path) -> None:
-    await seen(harness, "a.txt", "one\n")
+async def test_a_denied_patch_changes_nothing(harness: ToolHarness, project: Path) -> None:
+    await write_read_file(harness, "a.txt", "one\n")
     harness.denied = {"edit"}
     with pytest.raises(DeniedError):
         await apply(harness, "*** Delete File: a.txt")
     assert (project / "a.txt").read_text() == "one\n"
 
 
-async def test_a_write_that_fails_takes_back_those_before_it(harness: ToolHarness, project: Path) -> None:
+async def test_a_failed_write_rolls_back_the_earlier_ones(harness: ToolHarness, project: Path) -> None:
     """`b.txt/x` cannot be created, because `b.txt` is a file."""
-    await seen(harness, "a.txt", "one\n")
-    await seen(harness, "b.txt", "b\n")
+    await write_read_file(harness, "a.txt", "one\n")
+    await write_read_file(harness, "b.txt", "b\n")
     (project / "a.txt").chmod(0o640)
-    before = contents(project)
+    before = read_files(project)
     with pytest.raises(ToolError) as raised:
         await apply(
             harness,
@@ -250,7 +250,7 @@ async def test_a_write_that_fails_takes_back_those_before_it(harness: ToolHarnes
             *("*** Add File: b.txt/x", "+x"),
         )
     assert str(raised.value).endswith("Nothing was changed: the files that had been written were restored.")
-    assert contents(project) == before
+    assert read_files(project) == before
     assert sorted(os.listdir(project)) == ["a.txt", "b.txt"]
     assert (project / "a.txt").stat().st_mode & 0o777 == 0o640
     assert harness.edited == []
@@ -264,10 +264,8 @@ async def test_a_patch_whose_files_exclude_each_other_changes_nothing(
     assert os.listdir(project) == []
 
 
-async def test_an_edit_after_a_patch_that_failed_still_knows_the_file(
-    harness: ToolHarness, project: Path
-) -> None:
-    await seen(harness, "a.txt", "one\n")
+async def test_a_file_may_be_edited_after_a_failed_patch(harness: ToolHarness, project: Path) -> None:
+    await write_read_file(harness, "a.txt", "one\n")
     with pytest.raises(ToolError, match="Nothing was changed"):
         await apply(
             harness, *("*** Update File: a.txt", "@@", "-one", "+two"), *("*** Add File: a.txt/x", "+x")
@@ -275,9 +273,9 @@ async def test_an_edit_after_a_patch_that_failed_still_knows_the_file(
     assert (project / "a.txt").read_text() == "one\n"
 
 
-async def test_two_patches_at_once_do_not_undo_one_another(harness: ToolHarness, project: Path) -> None:
-    await seen(harness, "a.txt", "one\ntwo\n")
-    await seen(harness, "b.txt", "one\ntwo\n")
+async def test_two_concurrent_patches_do_not_undo_each_other(harness: ToolHarness, project: Path) -> None:
+    await write_read_file(harness, "a.txt", "one\ntwo\n")
+    await write_read_file(harness, "b.txt", "one\ntwo\n")
     files = ("a.txt", "b.txt")
     await asyncio.gather(
         apply(
@@ -291,14 +289,14 @@ async def test_two_patches_at_once_do_not_undo_one_another(harness: ToolHarness,
     assert [(project / name).read_text() for name in files] == ["1\n2\n", "1\n2\n"]
 
 
-async def test_what_a_formatter_makes_of_it_is_what_is_shown(harness: ToolHarness, project: Path) -> None:
-    path = await seen(harness, "a.txt", "one\n")
+async def test_the_formatted_file_is_shown(harness: ToolHarness, project: Path) -> None:
+    path = await write_read_file(harness, "a.txt", "one\n")
 
-    async def shout(edited: str) -> None:
+    async def to_upper_case(edited: str) -> None:
         assert edited == str(path)
         path.write_text(path.read_text().upper())
 
-    harness.resources = replace(harness.resources, after_edit=shout)
+    harness.resources = replace(harness.resources, after_edit=to_upper_case)
     result = await apply(harness, "*** Update File: a.txt", "@@", "-one", "+two")
     assert path.read_text() == "TWO\n"
     assert result.metadata["files"][0]["after"] == "TWO\n"
@@ -306,7 +304,7 @@ async def test_what_a_formatter_makes_of_it_is_what_is_shown(harness: ToolHarnes
     assert path.read_text() == "THREE\n"
 
 
-class Worried(NoLanguageServers):
+class ComplainingServers(NoLanguageServers):
     """Reports a problem in every file."""
 
     async def diagnose(self, *paths: str) -> Diagnostics:
@@ -315,8 +313,8 @@ class Worried(NoLanguageServers):
         return dict.fromkeys(paths, (wrong,))
 
 
-async def test_what_a_language_server_finds_is_told(harness: ToolHarness, project: Path) -> None:
-    harness.resources = replace(harness.resources, language_servers=Worried())
+async def test_diagnostics_are_added_to_the_output(harness: ToolHarness, project: Path) -> None:
+    harness.resources = replace(harness.resources, language_servers=ComplainingServers())
     result = await apply(harness, "*** Add File: sub/a.py", "+x")
     path = f"{project}/sub/a.py"
     assert result.output == (
@@ -334,8 +332,8 @@ def edits(*pairs: tuple[str, str]) -> list[dict[str, str]]:
     return [{"oldString": old, "newString": new} for old, new in pairs]
 
 
-async def test_edits_are_made_one_upon_the_other(harness: ToolHarness, project: Path) -> None:
-    path = await seen(harness, "a.txt", "one\ntwo\none\n")
+async def test_edits_build_on_each_other(harness: ToolHarness, project: Path) -> None:
+    path = await write_read_file(harness, "a.txt", "one\ntwo\none\n")
     result = await harness.call(
         MULTIEDIT,
         filePath="a.txt",
@@ -355,7 +353,7 @@ async def test_edits_are_made_one_upon_the_other(harness: ToolHarness, project: 
 
 
 async def test_a_failing_edit_leaves_the_file_unchanged(harness: ToolHarness, project: Path) -> None:
-    path = await seen(harness, "a.txt", "one\n")
+    path = await write_read_file(harness, "a.txt", "one\n")
     for pairs, said in (
         ((("one", "two"), ("nowhere", "x")), "Edit 2 of 2: oldString not found in content."),
         ((("one", "one"),), "Edit 1 of 1: oldString and newString are the same"),
@@ -368,7 +366,7 @@ async def test_a_failing_edit_leaves_the_file_unchanged(harness: ToolHarness, pr
     assert harness.asked == []
 
 
-async def test_a_new_file_may_be_written_and_edited_at_once(harness: ToolHarness, project: Path) -> None:
+async def test_a_new_file_may_be_edited_at_once(harness: ToolHarness, project: Path) -> None:
     await harness.call(MULTIEDIT, filePath="new.txt", edits=edits(("", "one two"), ("two", "three")))
     assert (project / "new.txt").read_text() == "one three"
 

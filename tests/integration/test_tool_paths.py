@@ -47,7 +47,7 @@ LED_OUT: list[tuple[AnyTool, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("tool", "given", "pattern"), LED_OUT)
-async def test_a_link_that_leads_out_is_asked_about(
+async def test_a_link_out_of_the_project_asks(
     harness: ToolHarness, tree: ShellTree, tool: AnyTool, given: dict[str, Any], pattern: str
 ) -> None:
     harness.denied = {"external_directory"}
@@ -60,15 +60,15 @@ async def test_a_link_that_leads_out_is_asked_about(
     assert (tree.top / "outside/secret.txt").read_text() == "secret"
 
 
-async def test_searching_does_not_show_what_may_not_be_read_unasked(
+async def test_searching_omits_files_that_may_not_be_read_without_asking(
     harness: ToolHarness, tree: ShellTree
 ) -> None:
     (tree.project / "README.md").write_text("KEY words")
 
-    def permits(permission: str, pattern: str) -> bool:
+    def is_permitted(permission: str, pattern: str) -> bool:
         return permission != "read" or not pattern.endswith((".env", ".local"))
 
-    result = await GREP.run(GrepInput(pattern="KEY"), replace(harness.context(), permits=permits))
+    result = await GREP.run(GrepInput(pattern="KEY"), replace(harness.context(), permits=is_permitted))
     project = tree.project
     assert result.output == (
         f"Found 2 matches\n{project}/README.md:\n  Line 1: KEY words\n\n"
@@ -79,7 +79,7 @@ async def test_searching_does_not_show_what_may_not_be_read_unasked(
     assert [asked.permission for asked in harness.asked] == ["grep"]
 
 
-async def test_what_a_run_searches_keeps_to_its_rules(tree: ShellTree, tmp_path: Path) -> None:
+async def test_searches_of_a_run_follow_its_rules(tree: ShellTree, tmp_path: Path) -> None:
     directory = str(tree.project)
     place = replace(PLACE, directory=directory, worktree=directory)
     async with open_engine(
@@ -97,7 +97,7 @@ async def test_what_a_run_searches_keeps_to_its_rules(tree: ShellTree, tmp_path:
     assert "may only be seen with the read tool" in str(last_turn)
 
 
-async def test_searching_in_one_file_is_reading_it(harness: ToolHarness, tree: ShellTree) -> None:
+async def test_searching_in_one_file_counts_as_reading_it(harness: ToolHarness, tree: ShellTree) -> None:
     harness.denied = {"read"}
     with pytest.raises(DeniedError):
         await harness.call(GREP, pattern="KEY", path="settings")
@@ -132,7 +132,7 @@ def needs_permission(patterns: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.parametrize(("path", "acts"), ACTING.items())
-async def test_what_runs_by_itself_is_asked_for_by_every_tool_that_writes(
+async def test_every_tool_that_writes_asks_before_changing_files_that_act_by_themselves(
     harness: ToolHarness, path: str, acts: bool
 ) -> None:
     harness.denied = {"edit"}
@@ -148,7 +148,7 @@ async def test_what_runs_by_itself_is_asked_for_by_every_tool_that_writes(
         assert (asked.permission, needs_permission(asked.patterns)) == ("edit", acts)
 
 
-async def test_a_lasting_yes_to_one_of_them_is_not_one_to_all(harness: ToolHarness) -> None:
+async def test_a_lasting_grant_for_one_such_file_does_not_cover_all(harness: ToolHarness) -> None:
     harness.denied = {"edit"}
     for path, always in ((".opencode/x.ts", (".opencode/x.ts",)), ("new.txt", ("*",))):
         with pytest.raises(DeniedError):

@@ -31,7 +31,7 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> ToolHarness:
     return ToolHarness(project, outside=tmp_path, environment={**os.environ, "PATH": str(programs)})
 
 
-def put(path: Path, text: str, *, age: int = 0) -> str:
+def write_file(path: Path, text: str, *, age: int = 0) -> str:
     """Write a file of a given age in seconds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -44,9 +44,9 @@ def make_repository(directory: Path) -> None:
 
 
 async def test_files_are_found_newest_first(harness: ToolHarness) -> None:
-    old = put(harness.directory / "src/old.py", "", age=50)
-    new = put(harness.directory / "deep/er/new.py", "", age=10)
-    put(harness.directory / "other.txt", "")
+    old = write_file(harness.directory / "src/old.py", "", age=50)
+    new = write_file(harness.directory / "deep/er/new.py", "", age=10)
+    write_file(harness.directory / "other.txt", "")
     assert await harness.call(GLOB, pattern="**/*.py") == ToolResult(
         title=".", output=f"{new}\n{old}", metadata={"count": 2, "truncated": False}
     )
@@ -58,16 +58,16 @@ async def test_finding_nothing_is_reported(harness: ToolHarness) -> None:
     assert (await harness.call(GREP, pattern="none")).output == "No files found"
 
 
-async def test_of_many_files_the_newest_hundred_are_given(harness: ToolHarness) -> None:
-    paths = [put(harness.directory / f"{number}.txt", "", age=number) for number in range(130)]
+async def test_the_newest_hundred_of_many_files_are_returned(harness: ToolHarness) -> None:
+    paths = [write_file(harness.directory / f"{number}.txt", "", age=number) for number in range(130)]
     result = await harness.call(GLOB, pattern="*.txt")
     assert result.output == "\n".join([*paths[:100], "", HINT])
     assert result.metadata == {"count": 100, "truncated": True}
 
 
 async def test_a_path_limits_the_search(harness: ToolHarness) -> None:
-    put(harness.directory / "a/x.py", "word")
-    inside = put(harness.directory / "b/x.py", "word")
+    write_file(harness.directory / "a/x.py", "word")
+    inside = write_file(harness.directory / "b/x.py", "word")
     assert (await harness.call(GLOB, pattern="*.py", path="b")).output == inside
     assert (await harness.call(GLOB, pattern=f"{harness.directory}/b/*.py")).output == inside
     assert (
@@ -75,31 +75,31 @@ async def test_a_path_limits_the_search(harness: ToolHarness) -> None:
     ).output == f"Found 1 matches\n{inside}:\n  Line 1: word"
 
 
-async def test_what_git_ignores_is_left_out_unless_it_is_asked_for_by_place(harness: ToolHarness) -> None:
+async def test_ignored_files_are_omitted_unless_their_path_is_given(harness: ToolHarness) -> None:
     make_repository(harness.directory)
-    put(harness.directory / ".gitignore", "made/\n*.log\n")
-    seen = put(harness.directory / "src/a.log.txt", "word")
-    put(harness.directory / "src/a.log", "word")
-    put(harness.directory / "made/b.txt", "word")
+    write_file(harness.directory / ".gitignore", "made/\n*.log\n")
+    seen = write_file(harness.directory / "src/a.log.txt", "word")
+    write_file(harness.directory / "src/a.log", "word")
+    write_file(harness.directory / "made/b.txt", "word")
     assert (await harness.call(GLOB, pattern="*.txt")).output == seen
     assert (await harness.call(GREP, pattern="word", include="*.txt")).metadata["matches"] == 1
 
 
-async def test_hidden_files_are_found_and_the_repository_itself_is_not(harness: ToolHarness) -> None:
+async def test_hidden_files_are_found_and_the_git_directory_is_not(harness: ToolHarness) -> None:
     make_repository(harness.directory)
-    hidden = put(harness.directory / ".github/config", "word")
+    hidden = write_file(harness.directory / ".github/config", "word")
     assert (await harness.call(GLOB, pattern="config")).output == hidden
 
 
-async def test_a_repository_inside_is_searched_too(harness: ToolHarness) -> None:
+async def test_a_nested_repository_is_searched(harness: ToolHarness) -> None:
     make_repository(harness.directory)
     make_repository(harness.directory / "inner")
-    inside = put(harness.directory / "inner/src/a.py", "word")
+    inside = write_file(harness.directory / "inner/src/a.py", "word")
     assert (await harness.call(GLOB, pattern="*.py")).output == inside
 
 
-async def test_links_do_not_lead_out(harness: ToolHarness, tmp_path: Path) -> None:
-    put(tmp_path / "outside/secret.txt", "word")
+async def test_links_out_of_the_project_are_not_followed(harness: ToolHarness, tmp_path: Path) -> None:
+    write_file(tmp_path / "outside/secret.txt", "word")
     (harness.directory / "way-out").symlink_to(tmp_path / "outside")
     (harness.directory / "one.txt").symlink_to(tmp_path / "outside/secret.txt")
     assert (await harness.call(GLOB, pattern="**/*.txt")).output == "No files found"
@@ -108,10 +108,10 @@ async def test_links_do_not_lead_out(harness: ToolHarness, tmp_path: Path) -> No
     assert harness.asked[-1].permission == "external_directory"
 
 
-async def test_matches_come_by_file_and_line(harness: ToolHarness) -> None:
-    old = put(harness.directory / "old name|odd.txt", "x\nfoo 1\nfoo 2\n", age=50)
-    new = put(harness.directory / "new.txt", "foo: 3\n")
-    put(harness.directory / "data.bin", "\0foo\n")
+async def test_matches_are_grouped_by_file_and_line(harness: ToolHarness) -> None:
+    old = write_file(harness.directory / "old name|odd.txt", "x\nfoo 1\nfoo 2\n", age=50)
+    new = write_file(harness.directory / "new.txt", "foo: 3\n")
+    write_file(harness.directory / "data.bin", "\0foo\n")
     result = await harness.call(GREP, pattern=r"foo:? \d")
     assert result == ToolResult(
         title=r"foo:? \d",
@@ -122,44 +122,44 @@ async def test_matches_come_by_file_and_line(harness: ToolHarness) -> None:
 
 
 async def test_files_may_be_chosen_by_glob(harness: ToolHarness) -> None:
-    chosen = put(harness.directory / "src/a.tsx", "word")
-    put(harness.directory / "src/a.js", "word")
+    chosen = write_file(harness.directory / "src/a.tsx", "word")
+    write_file(harness.directory / "src/a.js", "word")
     expected = f"Found 1 matches\n{chosen}:\n  Line 1: word"
     assert (await harness.call(GREP, pattern="word", include="*.{ts,tsx}")).output == expected
     assert (await harness.call(GREP, pattern="word", include="src/*.tsx")).output == expected
 
 
 async def test_one_file_may_be_searched(harness: ToolHarness) -> None:
-    path = put(harness.directory / "a.txt", "x\nword\n")
-    put(harness.directory / "b.txt", "word\n")
+    path = write_file(harness.directory / "a.txt", "x\nword\n")
+    write_file(harness.directory / "b.txt", "word\n")
     assert (
         await harness.call(GREP, pattern="word", path="a.txt")
     ).output == f"Found 1 matches\n{path}:\n  Line 2: word"
 
 
-async def test_of_many_matches_a_hundred_are_given(harness: ToolHarness) -> None:
-    put(harness.directory / "a.txt", "word\n" * 500)
+async def test_a_hundred_of_many_matches_are_returned(harness: ToolHarness) -> None:
+    write_file(harness.directory / "a.txt", "word\n" * 500)
     result = await harness.call(GREP, pattern="word")
     assert result.metadata == {"matches": 100, "truncated": True}
     assert result.output.startswith("Found 100 matches\n")
     assert result.output.endswith(f"\n  Line 100: word\n\n{HINT}")
 
 
-async def test_long_lines_are_cut_and_the_whole_is_bounded(harness: ToolHarness) -> None:
-    put(harness.directory / "a.txt", ("word" + "x" * 5000 + "\n") * 100)
+async def test_long_lines_are_cut_and_the_total_is_bounded(harness: ToolHarness) -> None:
+    write_file(harness.directory / "a.txt", ("word" + "x" * 5000 + "\n") * 100)
     result = await harness.call(GREP, pattern="word")
     assert f"  Line 1: word{'x' * 1996}...\n" in result.output
     assert len(result.output) < 52_000
     assert result.metadata["truncated"] is True
 
 
-async def test_a_broken_pattern_is_said(harness: ToolHarness) -> None:
-    put(harness.directory / "a.txt", "word")
+async def test_an_invalid_pattern_is_reported(harness: ToolHarness) -> None:
+    write_file(harness.directory / "a.txt", "word")
     with pytest.raises(ToolError, match=r"ripgrep failed|not a regular expression"):
         await harness.call(GREP, pattern="(word")
 
 
-async def test_a_place_that_is_not_there_is_said(harness: ToolHarness) -> None:
+async def test_a_missing_path_is_reported(harness: ToolHarness) -> None:
     for tool in (GLOB, GREP):
         with pytest.raises(ToolError, match="There is no"):
             await harness.call(tool, pattern="x", path="nowhere")
@@ -177,7 +177,7 @@ async def test_a_directory_is_listed_as_a_tree(harness: ToolHarness) -> None:
         "dist/z",
         "keep/skip.me",
     ):
-        put(harness.directory / name, "")
+        write_file(harness.directory / name, "")
     assert await harness.call(LIST, ignore=["*.me"]) == ToolResult(
         title=".",
         output=f"{harness.directory}/\n  src/\n    bin/\n      x.rs\n    main.rs\n  a.txt\n  b.txt\n",

@@ -45,7 +45,7 @@ async def test_a_skill_is_loaded_with_its_directory(harness: ToolHarness) -> Non
     assert harness.asked == [AskedPermission(permission="skill", patterns=("weaving",), always=("weaving",))]
 
 
-async def test_an_unknown_skill_names_those_there_are(harness: ToolHarness) -> None:
+async def test_an_unknown_skill_is_reported_with_the_available_ones(harness: ToolHarness) -> None:
     with pytest.raises(ToolError) as raised:
         await harness.call(LOADS, name="spinning")
     assert str(raised.value) == 'Skill "spinning" not found. Available skills: weaving, broken'
@@ -60,12 +60,12 @@ async def test_a_skill_that_is_denied_is_not_read(harness: ToolHarness) -> None:
         await harness.call(LOADS, name="broken")
 
 
-async def test_a_skill_that_cannot_be_read_says_why(harness: ToolHarness) -> None:
+async def test_an_unreadable_skill_is_reported_with_the_reason(harness: ToolHarness) -> None:
     with pytest.raises(ToolError, match="is gone"):
         await harness.call(LOADS, name="broken")
 
 
-async def test_a_model_is_told_of_the_skills_that_neither_its_agent_nor_an_untrusted_project_denies() -> None:
+async def test_only_skills_allowed_by_the_agent_and_the_project_are_described() -> None:
     kept = (
         Rule(permission="*", pattern="*", action="allow"),
         Rule(permission="skill", pattern="b*", action="deny"),

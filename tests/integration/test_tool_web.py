@@ -72,18 +72,18 @@ def web() -> Iterator[Web]:
         yield opened
 
 
-def at(web: Web, path: str, host: str = "page.test") -> str:
+def make_url(web: Web, path: str, host: str = "page.test") -> str:
     return web.url.replace("127.0.0.1", host) + path
 
 
 # --- webfetch ---
 
 
-async def test_a_page_comes_as_markdown_text_or_as_it_is(harness: ToolHarness, web: Web) -> None:
-    url = at(web, "/")
+async def test_a_page_is_returned_as_markdown_text_or_html(harness: ToolHarness, web: Web) -> None:
+    url = make_url(web, "/")
     assert await harness.call(WEBFETCH, url=url) == ToolResult(
         title=f"{url} ({HTML})",
-        output=f"# Hello\n\nA [link]({at(web, '/x')})",
+        output=f"# Hello\n\nA [link]({make_url(web, '/x')})",
         metadata={"truncated": False},
     )
     assert (await harness.call(WEBFETCH, url=url, format="text")).output == "Hello\nA link"
@@ -93,11 +93,11 @@ async def test_a_page_comes_as_markdown_text_or_as_it_is(harness: ToolHarness, w
     assert harness.asked == [AskedPermission(permission="webfetch", patterns=(url,), always=("*",))] * 3
 
 
-async def test_the_server_is_told_who_asks_and_for_what(harness: ToolHarness, web: Web) -> None:
+async def test_the_request_has_a_user_agent_and_accepted_types(harness: ToolHarness, web: Web) -> None:
     web.requests.clear()
-    await harness.call(WEBFETCH, url=at(web, "/text"))
+    await harness.call(WEBFETCH, url=make_url(web, "/text"))
     [asked] = web.requests
-    assert asked.headers["host"] == at(web, "").removeprefix("http://")
+    assert asked.headers["host"] == make_url(web, "").removeprefix("http://")
     assert asked.headers["user-agent"].startswith("weft/")
     assert asked.headers["accept"].startswith("text/markdown;q=1.0")
 
@@ -106,12 +106,12 @@ async def test_the_server_is_told_who_asks_and_for_what(harness: ToolHarness, we
     ("path", "output"),
     [("/text", "<b>plain</b>"), ("/latin", "café"), ("/packed", "packed"), ("/here", "<b>plain</b>")],
 )
-async def test_what_a_page_says_is_read(harness: ToolHarness, web: Web, path: str, output: str) -> None:
-    assert (await harness.call(WEBFETCH, url=at(web, path))).output == output
+async def test_the_content_of_a_page_is_read(harness: ToolHarness, web: Web, path: str, output: str) -> None:
+    assert (await harness.call(WEBFETCH, url=make_url(web, path))).output == output
 
 
-async def test_a_picture_is_attached(harness: ToolHarness, web: Web) -> None:
-    result = await harness.call(WEBFETCH, url=at(web, "/picture"))
+async def test_an_image_is_attached(harness: ToolHarness, web: Web) -> None:
+    result = await harness.call(WEBFETCH, url=make_url(web, "/picture"))
     assert result.output == "Image fetched successfully"
     assert result.attachments == (
         Attachment(mime="image/png", url=f"data:image/png;base64,{b64encode(PNG).decode()}"),
@@ -134,7 +134,7 @@ async def test_an_unreadable_page_is_an_error_with_the_reason(
     harness: ToolHarness, web: Web, path: str, said: str
 ) -> None:
     with pytest.raises(ToolError) as raised:
-        await harness.call(WEBFETCH, url=at(web, path))
+        await harness.call(WEBFETCH, url=make_url(web, path))
     assert said in str(raised.value)
 
 
@@ -156,16 +156,16 @@ async def test_an_invalid_url_is_refused_without_a_permission_request(harness: T
     assert harness.asked == []
 
 
-async def test_a_name_without_an_address_and_a_server_that_is_not_there(harness: ToolHarness) -> None:
+async def test_an_unknown_host_and_an_unreachable_server_are_reported(harness: ToolHarness) -> None:
     with pytest.raises(ToolError, match="There is no address for nobody"):
         await harness.call(WEBFETCH, url="http://nobody.test/")
     with pytest.raises(ToolError, match="did not answer"):
         await harness.call(WEBFETCH, url="http://page.test:1/")
 
 
-async def test_every_hop_is_held_against_the_rules(harness: ToolHarness, web: Web) -> None:
-    await harness.call(WEBFETCH, url=at(web, "/here"))
-    assert [each.patterns for each in harness.asked] == [(at(web, "/here"),), (at(web, "/text"),)]
+async def test_every_redirect_is_checked_against_the_rules(harness: ToolHarness, web: Web) -> None:
+    await harness.call(WEBFETCH, url=make_url(web, "/here"))
+    assert [each.patterns for each in harness.asked] == [(make_url(web, "/here"),), (make_url(web, "/text"),)]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "door.test", "both.test", "127.2", "2130706434", "0x7f000002"])
@@ -183,17 +183,17 @@ async def test_private_addresses_need_their_own_permission(harness: ToolHarness,
 async def test_a_redirect_to_a_private_address_needs_permission(harness: ToolHarness, web: Web) -> None:
     harness.denied = {"webfetch_private"}
     with pytest.raises(DeniedError):
-        await harness.call(WEBFETCH, url=at(web, "/door"))
+        await harness.call(WEBFETCH, url=make_url(web, "/door"))
     assert harness.asked[-1].patterns == ("http://door.test:1/secret",)
 
 
-async def test_with_permission_this_machine_is_fetched_from(harness: ToolHarness, web: Web) -> None:
+async def test_this_machine_is_fetched_from_with_permission(harness: ToolHarness, web: Web) -> None:
     harness.resources = replace(harness.resources, network=NetworkAccess())
     assert (await harness.call(WEBFETCH, url=f"{web.url}/here")).output == "<b>plain</b>"
     assert [each.permission for each in harness.asked] == ["webfetch", "webfetch_private", "webfetch"]
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for(harness: ToolHarness) -> None:
+async def test_a_silent_server_times_out(harness: ToolHarness) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://page.test:{silent.getsockname()[1]}/"
         with pytest.raises(ToolError) as raised:
@@ -226,7 +226,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for(harness: ToolHarness
         ("nonsense", False),
     ],
 )
-def test_public_addresses_are_told_from_the_rest(address: str, public: bool) -> None:
+def test_public_addresses_are_recognised(address: str, public: bool) -> None:
     assert is_public(address) is public
 
 
@@ -248,7 +248,7 @@ def test_the_proxy_of_the_environment_is_used(
     assert find_proxy(url, environment) == proxy
 
 
-async def test_through_a_proxy_names_are_its_business_and_this_machine_is_not(
+async def test_a_proxy_resolves_names_and_is_not_used_for_this_machine(
     harness: ToolHarness, web: Web
 ) -> None:
     harness.resources = replace(
@@ -273,14 +273,14 @@ async def test_through_a_proxy_names_are_its_business_and_this_machine_is_not(
         ("", "é".encode("utf-16"), "é"),
     ],
 )
-def test_bytes_are_read_in_the_encoding_they_name(kind: str, raw: bytes, text: str) -> None:
+def test_a_page_is_decoded_with_its_declared_encoding(kind: str, raw: bytes, text: str) -> None:
     assert decode_page(kind, raw) == text
 
 
 # --- websearch and codesearch ---
 
 
-def said(text: str, **more: object) -> dict[str, object]:
+def text_result(text: str, **more: object) -> dict[str, object]:
     return {"result": {"content": [{"type": "text", "text": text}], **more}}
 
 
@@ -290,13 +290,13 @@ def event(value: object) -> bytes:
 
 SERVED = {
     "/good": Answer(
-        b": hello\n\n" + event({"method": "ping"}) + event(said("Found it.")), kind="text/event-stream"
+        b": hello\n\n" + event({"method": "ping"}) + event(text_result("Found it.")), kind="text/event-stream"
     ),
-    "/json": Answer(msgspec.json.encode(said("Found it."))),
+    "/json": Answer(msgspec.json.encode(text_result("Found it."))),
     "/none": Answer(event({"result": {"content": []}}), kind="text/event-stream"),
     "/odd": Answer(b"data: not json\n\n"),
     "/refused": Answer(b"no more", 429),
-    "/wrong": Answer(event(said("quota", isError=True)), kind="text/event-stream"),
+    "/wrong": Answer(event(text_result("quota", isError=True)), kind="text/event-stream"),
     "/error": Answer(event({"error": {"code": 1, "message": "no such tool"}}), kind="text/event-stream"),
 }
 
@@ -307,7 +307,7 @@ def service() -> Iterator[Web]:
         yield opened
 
 
-async def test_a_search_is_a_call_of_the_service(harness: ToolHarness, service: Web) -> None:
+async def test_a_web_search_calls_the_service(harness: ToolHarness, service: Web) -> None:
     websearch, _ = make_search_tools(f"{service.url}/good")
     service.requests.clear()
     assert await harness.call(websearch, query="weft", numResults=3, contextMaxCharacters=900) == ToolResult(
@@ -329,7 +329,7 @@ async def test_a_search_is_a_call_of_the_service(harness: ToolHarness, service: 
     assert harness.asked == [AskedPermission(permission="websearch", patterns=("weft",), always=("*",))]
 
 
-async def test_a_search_for_code_likewise(harness: ToolHarness, service: Web) -> None:
+async def test_a_code_search_calls_the_service(harness: ToolHarness, service: Web) -> None:
     _, codesearch = make_search_tools(f"{service.url}/json")
     service.requests.clear()
     result = await harness.call(codesearch, query="msgspec")
@@ -365,14 +365,14 @@ async def test_a_search_that_fails_says_why(
     assert str(raised.value) == words
 
 
-async def test_a_service_that_is_not_there_is_told_without_its_address(harness: ToolHarness) -> None:
+async def test_an_unreachable_service_is_reported_without_its_address(harness: ToolHarness) -> None:
     websearch, _ = make_search_tools("http://127.0.0.1:1/?key=secret")
     with pytest.raises(ToolError) as raised:
         await harness.call(websearch, query="x")
     assert str(raised.value) == "The search service did not answer: ConnectError"
 
 
-async def test_a_search_that_is_denied_is_not_made(harness: ToolHarness, service: Web) -> None:
+async def test_a_denied_search_is_not_made(harness: ToolHarness, service: Web) -> None:
     harness.denied = {"websearch"}
     service.requests.clear()
     with pytest.raises(DeniedError):
@@ -384,8 +384,8 @@ async def test_a_search_that_is_denied_is_not_made(harness: ToolHarness, service
     ("url", "provider", "offered"),
     [(None, "anthropic", False), (None, "opencode", True), ("http://127.0.0.1:1", "anthropic", True)],
 )
-def test_searching_is_offered_where_there_is_a_service(url: str | None, provider: str, offered: bool) -> None:
+def test_searching_is_offered_if_there_is_a_service(url: str | None, provider: str, offered: bool) -> None:
     audience = Audience(provider_id=provider, api_id="m", allowed=lambda *_: True)
-    for tool in make_search_tools(url):
-        description = tool.describe(audience) if tool.describe else tool.about
-        assert description == (tool.about if offered else None)
+    tools = make_search_tools(url)
+    descriptions = [tool.describe(audience) if tool.describe else tool.about for tool in tools]
+    assert descriptions == [tool.about if offered else None for tool in tools] != []

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.session_exports import AT, export, id_of, session_id, turn_of, with_text, words
-from weft.errors import BundleError, DocumentError, InvalidIdError
+from given.session_exports import AT, export, id_of, list_texts, session_id, turn_of, with_text
+from weft.errors import BundleError, DocumentError, InvalidIdError, UnreadableError
 from weft.local.imports import BulkImporter, ImportReport, ImportRequest, open_importer
+from weft.local.open import OpenOptions, open_directory
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, SessionID
+from weft.model.move import MOVE_FORMAT, MoveOffer
 from weft.model.session import Todo
 from weft.model.transfer import SessionExport
 from weft.store.contract import Store
@@ -24,7 +26,7 @@ from weft.transfer.rebind import Rebind
 from weft.transfer.session_import import pack_session
 
 
-def nobody(done: int, of: int) -> None:
+def ignore_progress(done: int, of: int) -> None:
     """Ignore progress."""
 
 
@@ -38,18 +40,18 @@ class Machine:
         self.storage = root / "storage"
 
     @asynccontextmanager
-    async def mover(self) -> AsyncIterator[BulkImporter]:
+    async def open_importer_here(self) -> AsyncIterator[BulkImporter]:
         async with open_importer(str(self.project), os.environ, store=f"file:{self.storage}") as mover:
             yield mover
 
-    async def bring(self, path: Path, **more: object) -> ImportReport:
-        async with self.mover() as mover:
-            return await mover.run(ImportRequest(path=str(path), **more), nobody)  # type: ignore[arg-type]
+    async def import_file(self, path: Path, **more: object) -> ImportReport:
+        async with self.open_importer_here() as mover:
+            return await mover.run(ImportRequest(path=str(path), **more), ignore_progress)  # type: ignore[arg-type]
 
-    async def take(self, given: SessionExport, tmp: Path, **more: object) -> ImportReport:
+    async def import_export(self, given: SessionExport, tmp: Path, **more: object) -> ImportReport:
         path = tmp / "given.json"
         path.write_bytes(to_document(given))
-        return await self.bring(path, **more)
+        return await self.import_file(path, **more)
 
     @asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
@@ -70,16 +72,16 @@ class Machine:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "here")
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Machine:
+def other_machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "there")
 
 
-def one(report: ImportReport) -> tuple[str, str]:
+def get_verdict(report: ImportReport) -> tuple[str, str]:
     [received] = report.received
     assert report.troubles == ()
     return received.verdict, received.id
@@ -92,74 +94,110 @@ def with_another_turn(given: SessionExport, turn: int, base: int) -> SessionExpo
     return replace(given, info=replace(given.info, time=time), messages=messages)
 
 
-async def test_a_session_from_a_directory_that_is_not_here_comes_to_live_here(
-    here: Machine, tmp_path: Path
+async def test_a_session_from_a_missing_directory_is_bound_to_this_one(
+    machine: Machine, tmp_path: Path
 ) -> None:
-    assert one(await here.take(export(), tmp_path)) == ("new", session_id())
-    mine = await here.export(session_id())
-    assert (mine.info.directory, mine.info.project_id) == (str(here.project), "global")
-    assert words(mine.messages) == words(export().messages)
+    assert get_verdict(await machine.import_export(export(), tmp_path)) == ("new", session_id())
+    mine = await machine.export(session_id())
+    assert (mine.info.directory, mine.info.project_id) == (str(machine.project), "global")
+    assert list_texts(mine.messages) == list_texts(export().messages)
     assert b"/there/project/a.py" in to_document(mine)  # what a tool answered stays as it was
-    assert f'"filePath": "{here.project}/a.py"'.encode() in to_document(mine)
+    assert f'"filePath": "{machine.project}/a.py"'.encode() in to_document(mine)
 
 
-async def test_a_directory_that_is_here_is_kept_and_a_rebind_is_obeyed(here: Machine, tmp_path: Path) -> None:
+async def test_an_existing_directory_is_kept_and_a_rebind_is_respected(
+    machine: Machine, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    await here.take(export(1, directory=str(other)), tmp_path)
-    await here.take(export(2), tmp_path, rebinds=(Rebind("/there/project", str(other)),))
+    await machine.import_export(export(1, directory=str(other)), tmp_path)
+    await machine.import_export(export(2), tmp_path, rebinds=(Rebind("/there/project", str(other)),))
     for number in (1, 2):
-        assert (await here.export(session_id(number))).info.directory == str(other)
+        assert (await machine.export(session_id(number))).info.directory == str(other)
 
 
-async def test_imported_twice_is_imported_once(here: Machine, tmp_path: Path) -> None:
-    await here.take(export(), tmp_path)
-    before = here.files()
-    assert one(await here.take(export(), tmp_path)) == ("same", session_id())
-    assert here.files() == before
+async def test_importing_twice_equals_importing_once(machine: Machine, tmp_path: Path) -> None:
+    await machine.import_export(export(), tmp_path)
+    before = machine.files()
+    assert get_verdict(await machine.import_export(export(), tmp_path)) == ("same", session_id())
+    assert machine.files() == before
 
 
-async def test_what_has_gone_on_is_added_and_what_has_not_changes_nothing(
-    here: Machine, tmp_path: Path
+async def test_a_continued_session_is_updated_and_an_unchanged_one_is_not(
+    machine: Machine, tmp_path: Path
 ) -> None:
-    await here.take(export(turns=1), tmp_path)
-    assert one(await here.take(export(turns=3), tmp_path)) == ("updated", session_id())
-    before = here.files()
-    assert words((await here.export(session_id())).messages) == words(export(turns=3).messages)
-    assert one(await here.take(export(turns=2), tmp_path)) == ("older", session_id())
-    assert here.files() == before
+    await machine.import_export(export(turns=1), tmp_path)
+    assert get_verdict(await machine.import_export(export(turns=3), tmp_path)) == ("updated", session_id())
+    before = machine.files()
+    assert list_texts((await machine.export(session_id())).messages) == list_texts(export(turns=3).messages)
+    assert get_verdict(await machine.import_export(export(turns=2), tmp_path)) == ("older", session_id())
+    assert machine.files() == before
 
 
-async def test_a_round_trip_brings_everything_home(here: Machine, there: Machine, tmp_path: Path) -> None:
+async def test_a_session_that_is_unreadable_here_is_not_overwritten(machine: Machine, tmp_path: Path) -> None:
+    await machine.import_export(export(), tmp_path)
+    [document] = (machine.storage / "session").rglob("*.json")
+    document.write_bytes(b"{half")
+    with pytest.raises(DocumentError, match="it is here already, and cannot be read"):
+        await machine.import_export(export(turns=3), tmp_path)
+    assert document.read_bytes() == b"{half"
+
+
+async def test_a_move_is_refused_if_its_session_is_unreadable_here(machine: Machine, tmp_path: Path) -> None:
+    await machine.import_export(export(), tmp_path)
+    [document] = (machine.storage / "session").rglob("*.json")
+    document.write_bytes(b"{half")
+    offer = MoveOffer(
+        move="mov_1",
+        format=MOVE_FORMAT,
+        session=session_id(),
+        sessions=(session_id(),),
+        host="loom",
+        directory="/there/project",
+        commit="0" * 40,
+        size=1,
+        sha256="0" * 64,
+    )
+    async with open_directory(
+        OpenOptions(directory=str(machine.project), store=f"file:{machine.storage}")
+    ) as api:
+        with pytest.raises(UnreadableError):
+            await api.moves.offer(offer)
+    assert document.read_bytes() == b"{half"
+
+
+async def test_a_round_trip_keeps_everything(
+    machine: Machine, other_machine: Machine, tmp_path: Path
+) -> None:
     todo = Todo(content="Mend it", status="pending", priority="high")
     diff = FileDiff(file="a.py", before="a\n", after="b\n", additions=1, deletions=1)
     bundle = tmp_path / "b.zip"
     with bundle.open("wb") as file:
         write_bundle(file, [export(todos=(todo,), diff=(diff,))])
-    await here.bring(bundle)
-    mine = await here.export(session_id())
+    await machine.import_file(bundle)
+    mine = await machine.export(session_id())
 
     with bundle.open("wb") as file:
         write_bundle(file, [mine])
-    await there.bring(bundle)
-    theirs = await there.export(session_id())
-    assert theirs.info.directory == str(here.project)  # both are one machine here, so it is there
+    await other_machine.import_file(bundle)
+    theirs = await other_machine.export(session_id())
+    assert theirs.info.directory == str(machine.project)  # both are one machine here, so it is there
     later = with_another_turn(theirs, 5, 900)
-    assert one(await here.take(later, tmp_path)) == ("updated", session_id())
-    home = await here.export(session_id())
-    assert words(home.messages) == [*words(mine.messages), "prompt 5", "answer 5"]
+    assert get_verdict(await machine.import_export(later, tmp_path)) == ("updated", session_id())
+    home = await machine.export(session_id())
+    assert list_texts(home.messages) == [*list_texts(mine.messages), "prompt 5", "answer 5"]
     assert (home.todos, home.diff, home.info.directory) == ((todo,), (diff,), mine.info.directory)
 
 
-async def test_when_both_have_gone_on_both_are_kept(here: Machine, tmp_path: Path) -> None:
-    await here.take(with_another_turn(export(), 3, 300), tmp_path)
-    mine = await here.export(session_id())
+async def test_if_both_sides_continued_both_are_kept(machine: Machine, tmp_path: Path) -> None:
+    await machine.import_export(with_another_turn(export(), 3, 300), tmp_path)
+    mine = await machine.export(session_id())
     other = with_another_turn(export(), 4, 400)
-    verdict, copy = one(await here.take(other, tmp_path))
+    verdict, copy = get_verdict(await machine.import_export(other, tmp_path))
     assert verdict == "forked"
-    assert await here.export(session_id()) == mine
-    theirs = await here.export(SessionID(copy))
-    assert words(theirs.messages) == words(other.messages)
+    assert await machine.export(session_id()) == mine
+    theirs = await machine.export(SessionID(copy))
+    assert list_texts(theirs.messages) == list_texts(other.messages)
     assert theirs.info.title == "A session (imported)"
     assert theirs.info.weft is not None
     assert theirs.info.weft.forked_from is not None
@@ -168,48 +206,53 @@ async def test_when_both_have_gone_on_both_are_kept(here: Machine, tmp_path: Pat
     assert ids.isdisjoint(message.info.id for message in theirs.messages)
 
     # Once more changes nothing, and what went on there goes on in the copy.
-    before = here.files()
-    assert one(await here.take(other, tmp_path)) == ("same", copy)
-    assert here.files() == before
-    assert one(await here.take(with_another_turn(other, 6, 600), tmp_path)) == ("updated", copy)
+    before = machine.files()
+    assert get_verdict(await machine.import_export(other, tmp_path)) == ("same", copy)
+    assert machine.files() == before
+    assert get_verdict(await machine.import_export(with_another_turn(other, 6, 600), tmp_path)) == (
+        "updated",
+        copy,
+    )
     # A third way is a second copy.
-    verdict, second = one(await here.take(with_another_turn(export(), 7, 700), tmp_path))
+    verdict, second = get_verdict(await machine.import_export(with_another_turn(export(), 7, 700), tmp_path))
     assert (verdict, second in (copy, session_id())) == ("forked", False)
 
 
-async def test_a_dry_run_says_what_would_be_and_writes_nothing(here: Machine, tmp_path: Path) -> None:
-    assert one(await here.take(export(), tmp_path, dry_run=True)) == ("new", session_id())
-    assert here.files() == {}
+async def test_a_dry_run_reports_what_would_happen_and_writes_nothing(
+    machine: Machine, tmp_path: Path
+) -> None:
+    assert get_verdict(await machine.import_export(export(), tmp_path, dry_run=True)) == ("new", session_id())
+    assert machine.files() == {}
 
 
-async def test_a_message_of_another_session_is_not_overwritten(here: Machine, tmp_path: Path) -> None:
-    await here.take(export(), tmp_path)
-    before = here.files()
+async def test_a_message_of_another_session_is_not_overwritten(machine: Machine, tmp_path: Path) -> None:
+    await machine.import_export(export(), tmp_path)
+    before = machine.files()
     stolen = replace(export(), info=replace(export().info, id=session_id(2)))
     with pytest.raises(DocumentError, match=f"belongs to session {session_id()} here"):
-        await here.take(with_text(stolen, "mine now"), tmp_path)
-    assert here.files() == before
+        await machine.import_export(with_text(stolen, "mine now"), tmp_path)
+    assert machine.files() == before
 
 
 @pytest.mark.parametrize(
     "id", ["ses_../../../../etc/passwd", "../x", "", "ses_", "/etc/passwd", "ses_" + "x" * 500, "ses_a\0b"]
 )
-async def test_an_id_with_a_wrong_format_is_refused(here: Machine, tmp_path: Path, id: str) -> None:
+async def test_an_id_with_a_wrong_format_is_refused(machine: Machine, tmp_path: Path, id: str) -> None:
     with pytest.raises(InvalidIdError):
-        await here.take(replace(export(), info=replace(export().info, id=SessionID(id))), tmp_path)
-    assert here.files() == {}
+        await machine.import_export(
+            replace(export(), info=replace(export().info, id=SessionID(id))), tmp_path
+        )
+    assert machine.files() == {}
 
 
-async def test_an_id_of_a_message_or_part_that_leads_elsewhere_is_refused(
-    here: Machine, tmp_path: Path
-) -> None:
+async def test_a_message_or_part_id_that_is_a_path_is_refused(machine: Machine, tmp_path: Path) -> None:
     document = to_document(export()).decode()
     path = tmp_path / "evil.json"
     for id in (export().messages[0].info.id, export().messages[0].parts[0].id):
         path.write_text(document.replace(f'"id": "{id}"', '"id": "../../../evil"'))
         with pytest.raises(InvalidIdError):
-            await here.bring(path)
-    assert here.files() == {}
+            await machine.import_file(path)
+    assert machine.files() == {}
 
 
 @pytest.mark.parametrize(
@@ -224,58 +267,58 @@ async def test_an_id_of_a_message_or_part_that_leads_elsewhere_is_refused(
         (b'{"info": 1, "messages": []}', "not an exported session"),
     ],
 )
-async def test_a_file_that_is_no_session_is_refused_by_name(
-    here: Machine, tmp_path: Path, raw: bytes, error_message: str
+async def test_a_file_that_is_not_a_session_is_refused_by_name(
+    machine: Machine, tmp_path: Path, raw: bytes, error_message: str
 ) -> None:
     path = tmp_path / "given.json"
     path.write_bytes(raw)
     with pytest.raises(DocumentError, match=error_message) as caught:
-        await here.bring(path)
+        await machine.import_file(path)
     assert str(path) in str(caught.value)
-    assert here.files() == {}
+    assert machine.files() == {}
 
 
-async def test_an_export_cut_short_is_refused_wherever_it_is_cut(here: Machine, tmp_path: Path) -> None:
+async def test_a_truncated_export_is_refused(machine: Machine, tmp_path: Path) -> None:
     raw, path = to_document(export()), tmp_path / "cut.json"
     for length in range(0, len(raw) - 2, 97):
         path.write_bytes(raw[:length])
         with pytest.raises(DocumentError):
-            await here.bring(path)
-    assert here.files() == {}
+            await machine.import_file(path)
+    assert machine.files() == {}
 
 
-async def test_a_message_that_comes_twice_is_refused(here: Machine, tmp_path: Path) -> None:
+async def test_a_duplicate_message_is_refused(machine: Machine, tmp_path: Path) -> None:
     twice = replace(export(), messages=(*export().messages, export().messages[0]))
     with pytest.raises(DocumentError, match="is in it twice"):
-        await here.take(twice, tmp_path)
+        await machine.import_export(twice, tmp_path)
 
 
-async def test_a_bad_bundle_writes_nothing_of_its_good_sessions(here: Machine, tmp_path: Path) -> None:
+async def test_a_bad_bundle_writes_nothing_of_its_good_sessions(machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "b.zip"
     with path.open("wb") as file:
         write_bundle(file, [export(1), export(2)])
     raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) // 2])
     with pytest.raises(BundleError):
-        await here.bring(path)
-    assert here.files() == {}
+        await machine.import_file(path)
+    assert machine.files() == {}
 
 
-async def test_children_stay_with_their_parent_also_when_it_becomes_a_copy(
-    here: Machine, tmp_path: Path
+async def test_children_stay_with_their_parent_even_if_it_becomes_a_copy(
+    machine: Machine, tmp_path: Path
 ) -> None:
-    await here.take(with_another_turn(export(1), 3, 300), tmp_path)
+    await machine.import_export(with_another_turn(export(1), 3, 300), tmp_path)
     child = export(2)
     child = replace(child, info=replace(child.info, parent_id=session_id(1)))
     path = tmp_path / "b.zip"
     with path.open("wb") as file:
         write_bundle(file, [with_another_turn(export(1), 4, 400), child])
-    parent, kept = (await here.bring(path)).received
+    parent, kept = (await machine.import_file(path)).received
     assert (parent.verdict, kept.verdict) == ("forked", "new")
-    assert (await here.export(session_id(2))).info.parent_id == parent.id
+    assert (await machine.export(session_id(2))).info.parent_id == parent.id
 
 
-async def test_what_a_document_carries_that_we_do_not_know_comes_along(here: Machine, tmp_path: Path) -> None:
+async def test_unknown_fields_of_a_document_are_imported(machine: Machine, tmp_path: Path) -> None:
     plain = json.loads(to_document(export()))
     plain["info"]["novel"] = {"deep": [1, 2.5]}
     plain["messages"][0]["parts"][0]["novel"] = "x"
@@ -290,7 +333,7 @@ async def test_what_a_document_carries_that_we_do_not_know_comes_along(here: Mac
     )
     path = tmp_path / "given.json"
     path.write_text(json.dumps(plain))
-    await here.bring(path)
-    again = json.loads(to_document(await here.export(session_id())))
+    await machine.import_file(path)
+    again = json.loads(to_document(await machine.export(session_id())))
     assert again["info"]["novel"] == plain["info"]["novel"]
     assert again["messages"][0]["parts"] == plain["messages"][0]["parts"]

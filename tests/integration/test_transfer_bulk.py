@@ -19,7 +19,7 @@ MANY = 1_000
 SHELVES = ("session", "message", "part", "todo", "session_diff")
 
 
-def nobody(done: int, of: int) -> None:
+def ignore_progress(done: int, of: int) -> None:
     """Ignore progress."""
 
 
@@ -53,19 +53,19 @@ async def test_one_corrupt_file_among_a_thousand_is_named_and_the_others_are_imp
     before = files(source)
     wish = ImportRequest(path=str(source.parent), kind="opencode")
     async with open_importer(str(tmp_path), os.environ, store="memory:") as mover:
-        report = await mover.run(wish, nobody)
+        report = await mover.run(wish, ignore_progress)
         assert len(report.received) == MANY - 1
         assert (report.refused, [trouble.where for trouble in report.troubles]) == (1, [str(corrupt)])
         assert report.before == report.after == ExportCounts(messages=1998, parts=2997)
         assert files(source) == before
 
         write_session(source, export(500))
-        report = await mover.run(wish, nobody)
+        report = await mover.run(wish, ignore_progress)
         assert (len(report.received), report.troubles) == (MANY, ())
         assert [each.id for each in report.received if each.verdict != "same"] == [session_id(500)]
 
 
-def test_a_message_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> None:
+def test_an_unreadable_message_is_skipped_alone(tmp_path: Path) -> None:
     source = write_tree(tmp_path / "source", 3)
     second = export(2).messages[1].info
     corrupt = source / "message" / session_id(2) / f"{second.id}.json"

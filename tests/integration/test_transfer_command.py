@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_export_is_what_was_imported(place: Path) -> None:
+def test_an_export_equals_what_was_imported(place: Path) -> None:
     exported = weft(place, "export", session_id())
     assert (exported.returncode, exported.stderr) == (0, "")
     assert exported.stdout.endswith("}\n")
@@ -46,7 +46,7 @@ def test_an_export_is_what_was_imported(place: Path) -> None:
     assert (place / "out.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_without_an_id_the_session_last_worked_on_is_exported(place: Path) -> None:
+def test_without_an_id_the_last_used_session_is_exported(place: Path) -> None:
     exported = weft(place, "export")
     assert exported.stderr == f"exporting the session last worked on: {session_id()}\n"
     assert json.loads(exported.stdout)["info"]["id"] == session_id()
@@ -68,7 +68,7 @@ def test_secrets_are_listed_and_then_redacted(place: Path) -> None:
         assert json.loads(archive.read("manifest.json"))["redacted"]
 
 
-def test_a_bundle_goes_to_another_store_and_says_so_as_json(place: Path) -> None:
+def test_a_bundle_is_imported_into_another_store_and_reported_as_json(place: Path) -> None:
     made = weft(place, "export", "--all", "--bundle", "b.zip")
     assert made.stderr == "b.zip: 1 session, 2 messages, 0 attachments\n"
     looked = weft(place, "import", "b.zip", "--store", "other", "--dry-run", "--format", "json")
@@ -100,7 +100,7 @@ def test_invalid_arguments_are_reported_in_one_sentence(
     assert "Traceback" not in done.stderr
 
 
-def test_transcripts_of_others_come_across_once_and_go_on_when_they_have_grown(tmp_path: Path) -> None:
+def test_transcripts_of_other_programs_are_imported_once_and_updated_when_they_grow(tmp_path: Path) -> None:
     said = [
         {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "Mend the loom"}},
         {"type": "user", "uuid": "u2", "message": {"role": "user", "content": "And the shuttle"}},
@@ -129,7 +129,7 @@ def test_transcripts_of_others_come_across_once_and_go_on_when_they_have_grown(t
 
 
 @pytest.mark.parametrize("kind", ["claude", "codex"])
-def test_transcripts_of_a_known_project_are_found_in_it(tmp_path: Path, kind: str) -> None:
+def test_transcripts_of_a_known_project_are_imported_into_it(tmp_path: Path, kind: str) -> None:
     repository, plain = init_repository(tmp_path / "loom"), tmp_path / "plain"
     (repository / "deep").mkdir()
     plain.mkdir()
@@ -151,7 +151,7 @@ def test_transcripts_of_a_known_project_are_found_in_it(tmp_path: Path, kind: st
     assert [each["projectId"] for each in listed if each["directory"] == str(plain)] == ["global", "global"]
 
 
-def test_transcripts_that_lie_under_global_are_brought_home_by_importing_them_again(tmp_path: Path) -> None:
+def test_transcripts_imported_as_global_move_to_their_project_on_the_next_import(tmp_path: Path) -> None:
     repository = tmp_path / "loom"
     repository.mkdir()
     write_transcript(tmp_path / "claude", "claude", 1, repository)

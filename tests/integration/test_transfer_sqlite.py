@@ -10,9 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from given.session_exports import export, session_id, words
-from weft.errors import DocumentError
+from given.damage import (
+    IN_ONE_DIRECTORY,
+    ODD_VALUES,
+    allow_refusal,
+    check_import,
+    damaged_bytes,
+    damaged_values,
+    to_json,
+)
+from given.session_exports import export, list_texts, session_id
+from weft.errors import DocumentError, InvalidInputError
 from weft.importers.opencode_sqlite import OpenCodeSqlite
 from weft.model.transfer import ExportCounts, SessionExport, count_export
 from weft.model.wire import to_plain
@@ -33,12 +44,12 @@ CREATE TABLE todo (session_id text NOT NULL, content text NOT NULL, status text 
 RULES = [{"permission": "bash", "pattern": "*", "action": "deny"}]
 
 
-def put(connection: sqlite3.Connection, table: str, **row: Any) -> None:
+def insert(connection: sqlite3.Connection, table: str, **row: Any) -> None:
     marks = ", ".join("?" * len(row))
     connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", list(row.values()))
 
 
-def without(value: Any, *keys: str) -> str:
+def to_json_without(value: Any, *keys: str) -> str:
     return json.dumps({key: item for key, item in to_plain(value).items() if key not in keys}, default=float)
 
 
@@ -46,14 +57,14 @@ def put_session(connection: sqlite3.Connection, given: SessionExport, **more: An
     info = given.info
     times = {"time_created": info.time.created, "time_updated": info.time.updated}
     names = {"slug": info.slug, "title": info.title, "version": "1.2.0", "directory": info.directory}
-    put(connection, "session", id=info.id, project_id=info.project_id, **names, **times, **more)
+    insert(connection, "session", id=info.id, project_id=info.project_id, **names, **times, **more)
     for message in given.messages:
-        data = without(message.info, "id", "sessionID")
+        data = to_json_without(message.info, "id", "sessionID")
         row = {"id": message.info.id, "session_id": info.id, "time_created": message.info.time.created}
-        put(connection, "message", **row, data=data)
+        insert(connection, "message", **row, data=data)
         for part in message.parts:
             row = {"id": part.id, "session_id": info.id, "message_id": message.info.id}
-            put(connection, "part", **row, data=without(part, "id", "sessionID", "messageID"))
+            insert(connection, "part", **row, data=to_json_without(part, "id", "sessionID", "messageID"))
 
 
 @pytest.fixture
@@ -61,7 +72,7 @@ def database(tmp_path: Path) -> Path:
     path = tmp_path / "opencode.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(TABLES)
-        put(
+        insert(
             connection,
             "project",
             id="there",
@@ -77,11 +88,11 @@ def database(tmp_path: Path) -> Path:
         )
         for position, content in enumerate(("first", "second")):
             row = {"content": content, "status": "pending", "priority": "low", "position": position}
-            put(connection, "todo", session_id=session_id(1), **row)
+            insert(connection, "todo", session_id=session_id(1), **row)
     return path
 
 
-def test_every_row_comes_across_parents_first(database: Path) -> None:
+def test_every_row_is_imported_parents_first(database: Path) -> None:
     with open_opencode_database(str(database)) as opened:
         origin = OpenCodeSqlite(opened)
         [project] = origin.list_projects()
@@ -98,14 +109,14 @@ def test_every_row_comes_across_parents_first(database: Path) -> None:
     assert (first.troubles, second.troubles) == ((), ())
 
 
-def test_a_row_that_cannot_be_read_costs_itself_alone(database: Path) -> None:
+def test_an_unreadable_row_is_skipped_alone(database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection, connection:
         message, part = export(1, turns=2).messages[2], export(1, turns=2).messages[0].parts[0]
         connection.execute("UPDATE message SET data = '{' WHERE id = ?", [message.info.id])
         connection.execute("UPDATE part SET data = x'ff00' WHERE id = ?", [part.id])
     with open_opencode_database(str(database)) as opened:
         first, second = [found.read() for found in OpenCodeSqlite(opened).list_sessions()]
-    assert words(first.export.messages) == ["answer 0", "answer 1"]
+    assert list_texts(first.export.messages) == ["answer 0", "answer 1"]
     orphan = message.parts[0].id
     assert {trouble.where for trouble in first.troubles} == {message.info.id, part.id, orphan}
     assert first.counted.messages == count_export(first.export).messages + 1
@@ -122,7 +133,7 @@ def test_a_session_whose_row_is_broken_is_refused_and_the_other_is_not(database:
         assert second.read().troubles == ()
 
 
-def test_reading_writes_nothing_also_beside_a_log(database: Path) -> None:
+def test_reading_writes_nothing_even_beside_a_write_ahead_log(database: Path) -> None:
     """A database that is open elsewhere has a write-ahead log, whose content counts."""
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = wal")
@@ -151,7 +162,7 @@ def weft(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_a_home_of_a_newer_opencode_is_said_to_be_one_and_nothing_of_it_is_touched(database: Path) -> None:
+def test_the_data_directory_of_a_newer_opencode_is_reported_and_not_changed(database: Path) -> None:
     home = database.parent
     for number in (1, 9):  # the first is a session of the database, the other one of nobody
         path = home / "storage/session_diff" / f"{session_id(number)}.json"
@@ -180,3 +191,93 @@ def test_a_home_of_a_newer_opencode_is_said_to_be_one_and_nothing_of_it_is_touch
 
     assert weft(home, "import", "--from", "opencode-sqlite", str(database)).returncode == 0
     assert weft(home, "session", "list", "--all").stderr == ""
+
+
+COLUMNS = ("project", "session", "message", "part", "todo")
+
+
+@st.composite
+def odd_columns(draw: st.DrawFn, stored: Any) -> Any:
+    """Return another value for a column: damaged JSON, or something of another type, which SQLite stores all the same."""
+    if isinstance(stored, str) and stored.startswith(("{", "[")) and draw(st.booleans()):
+        raw = to_json(draw(damaged_values(json.loads(stored))))
+        return draw(st.sampled_from([raw.decode(), raw]))
+    return draw(
+        st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(max_size=8).map(str.encode)
+        | ODD_VALUES.map(to_json).map(bytes.decode) | st.sampled_from(["5", '"x"', "null", "[]", "../x", ""])
+    )  # fmt: skip
+
+
+def put_odd_values(path: Path, data: st.DataObject) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        # Without these words a column accepts nothing at all. Somebody else's database may lack them.
+        connection.execute("PRAGMA writable_schema = 1")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
+        connection.execute("PRAGMA writable_schema = RESET")
+        for _ in range(data.draw(st.integers(0, 4))):
+            table = data.draw(st.sampled_from(COLUMNS))
+            rows = connection.execute(f"SELECT rowid AS n, * FROM {table} ORDER BY rowid").fetchall()
+            row = data.draw(st.sampled_from(rows))
+            column = data.draw(st.sampled_from(row.keys()[1:]))
+            odd = data.draw(odd_columns(row[column]))
+            connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ? WHERE rowid = ?", [odd, row["n"]])
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_whatever_a_database_contains_is_imported_or_refused(database: Path, data: st.DataObject) -> None:
+    path = database.with_name("odd.db")
+    path.write_bytes(database.read_bytes())
+    put_odd_values(path, data)
+    if data.draw(st.booleans()):
+        path.write_bytes(data.draw(damaged_bytes(path.read_bytes())))
+    with allow_refusal(DocumentError, naming=str(path)), open_opencode_database(str(path)) as opened:
+        origin = OpenCodeSqlite(opened)
+        origin.list_projects()
+        for found in origin.list_sessions():
+            check_import(found)
+
+
+def change(database: Path, statement: str) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(statement)
+
+
+def test_a_project_that_cannot_be_read_is_reported_and_stops_no_session(database: Path) -> None:
+    change(database, "UPDATE project SET sandboxes = x'ff'")
+    with open_opencode_database(str(database)) as opened:
+        origin = OpenCodeSqlite(opened)
+        assert origin.list_projects() == []
+        assert [trouble.where for trouble in origin.list_troubles()] == ["project there"]
+        assert len([found.read() for found in origin.list_sessions()]) == 2
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE todo SET content = x'00' WHERE position = 0", "UPDATE part SET data = x'' WHERE id = '{part}'"],
+)
+def test_a_value_of_another_type_costs_its_row_alone(database: Path, statement: str) -> None:
+    first_part = export(1, turns=2).messages[0].parts[0].id
+    change(database, statement.format(part=first_part))
+    with open_opencode_database(str(database)) as opened:
+        first, second = [found.read() for found in OpenCodeSqlite(opened).list_sessions()]
+    assert (len(first.troubles), second.troubles) == (1, ())
+
+
+@pytest.mark.parametrize("odd", ["5", "x'5b5d'", "'[[[['", "1.5"])
+def test_a_session_with_an_odd_column_is_refused_by_name(database: Path, odd: str) -> None:
+    change(database, f"UPDATE session SET permission = {odd} WHERE id = '{session_id(1)}'")
+    with open_opencode_database(str(database)) as opened:
+        first, second = OpenCodeSqlite(opened).list_sessions()
+        with allow_refusal(DocumentError, naming=session_id(1)):
+            first.read()
+        assert second.read().troubles == ()
+
+
+def test_an_id_that_is_not_text_is_refused(database: Path) -> None:
+    change(database, f"UPDATE session SET id = x'ff00' WHERE id = '{session_id(1)}'")
+    with open_opencode_database(str(database)) as opened:
+        reads = [found.read for found in OpenCodeSqlite(opened).list_sessions()]
+        with pytest.raises(InvalidInputError):
+            reads[0]()

@@ -58,7 +58,7 @@ def edit_loom(factor: int) -> Script:
     return [(write_call(f"by-{factor}.txt", "x\n"),), (bash_call(f"cat > loom.py <<'END'\n{text}END"),), DONE]
 
 
-class Bench:
+class TrialHarness:
     """An open engine, and its model."""
 
     def __init__(self, root: Path, api: LocalApi, provider: LoomProvider) -> None:
@@ -96,18 +96,18 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def harness(tmp_path: Path) -> AsyncIterator[TrialHarness]:
     provider, root = LoomProvider({}), make_repository(tmp_path / "cloth")
     async with open_loom(root, provider) as api:
-        yield Bench(root, api, provider)
+        yield TrialHarness(root, api, provider)
 
 
-async def test_trials_are_compared_and_one_is_adopted_and_undone(bench: Bench) -> None:
-    (bench.root / "mine.txt").write_text("my own\n")
-    (bench.root / "check.py").write_text((bench.root / "check.py").read_text() + "# mine\n")
-    trials = await bench.attempt(check=CHECK, check_seconds=60)
+async def test_trials_are_compared_and_one_is_adopted_and_undone(harness: TrialHarness) -> None:
+    (harness.root / "mine.txt").write_text("my own\n")
+    (harness.root / "check.py").write_text((harness.root / "check.py").read_text() + "# mine\n")
+    trials = await harness.attempt(check=CHECK, check_seconds=60)
     one, other = trials
-    compared = await bench.compare(one.session, run_check=True)
+    compared = await harness.compare(one.session, run_check=True)
     rows = compared.sessions
     assert [row.session for row in rows] == [one.session, other.session], "one trial stands for its group"
     assert [(row.model, row.outcome, row.spent.steps, row.files) for row in rows] == [
@@ -120,80 +120,84 @@ async def test_trials_are_compared_and_one_is_adopted_and_undone(bench: Bench) -
     assert compared.spent.cost == rows[0].spent.cost + rows[1].spent.cost > 0
     assert b"scripted/shuttle" in render_comparison(compared)
     # Without being asked again, the check is not run again.
-    assert (await bench.compare()).sessions[0].check == rows[0].check
+    assert (await harness.compare()).sessions[0].check == rows[0].check
 
-    before = bench.files()
-    adopted = await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),)))
+    before = harness.files()
+    adopted = await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),)))
     assert adopted.paths == (
         AdoptedPath(path="by-5.txt", how="added"),
         AdoptedPath(path="loom.py", how="changed"),
     )
-    assert bench.files() == before | {
+    assert harness.files() == before | {
         "by-5.txt": "x\n",
         "loom.py": "def scale(thread):\n    return thread * 5\n",
     }
-    (bench.root / "mine.txt").write_text("my own, later\n")
-    undone = await bench.api.trials.undo_adoption()
+    (harness.root / "mine.txt").write_text("my own, later\n")
+    undone = await harness.api.trials.undo_adoption()
     assert [each.path for each in undone.paths] == ["by-5.txt", "loom.py"]
-    assert bench.files() == before | {"mine.txt": "my own, later\n"}
+    assert harness.files() == before | {"mine.txt": "my own, later\n"}
     with pytest.raises(NotFoundError, match="to undo"):
-        await bench.api.trials.undo_adoption()
-    again = await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),)))
+        await harness.api.trials.undo_adoption()
+    again = await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),)))
     assert again.paths == adopted.paths, "what was undone can be adopted again"
 
 
-async def test_adopting_conflicts_with_what_the_person_changed_and_then_changes_nothing(bench: Bench) -> None:
-    _, other = await bench.attempt()
-    (bench.root / "loom.py").write_text("def scale(thread):\n    return thread * 7\n")
-    before = bench.state()
+async def test_adopting_conflicts_with_what_the_person_changed_and_then_changes_nothing(
+    harness: TrialHarness,
+) -> None:
+    _, other = await harness.attempt()
+    (harness.root / "loom.py").write_text("def scale(thread):\n    return thread * 7\n")
+    before = harness.state()
     with pytest.raises(ConflictError, match=r"loom\.py"):
-        await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),), discard=True))
-    assert bench.state() == before
+        await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),), discard=True))
+    assert harness.state() == before
 
 
-async def test_undoing_an_adoption_does_not_touch_what_the_person_changed_since(bench: Bench) -> None:
-    _, other = await bench.attempt()
-    await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),)))
-    (bench.root / "loom.py").write_text("def scale(thread):\n    return thread * 7\n")
-    before = bench.files()
+async def test_undoing_an_adoption_keeps_later_changes_by_the_person(harness: TrialHarness) -> None:
+    _, other = await harness.attempt()
+    await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),)))
+    (harness.root / "loom.py").write_text("def scale(thread):\n    return thread * 7\n")
+    before = harness.files()
     with pytest.raises(ConflictError, match="changed by you since"):
-        await bench.api.trials.undo_adoption()
-    assert bench.files() == before
+        await harness.api.trials.undo_adoption()
+    assert harness.files() == before
 
 
-async def test_files_are_picked_from_several_trials_and_all_worktrees_discarded(bench: Bench) -> None:
-    one, other = await bench.attempt()
-    bench.provider.scripts["loom: scale it"] = edit_loom(2)
+async def test_files_are_picked_from_several_trials_and_all_worktrees_discarded(
+    harness: TrialHarness,
+) -> None:
+    one, other = await harness.attempt()
+    harness.provider.scripts["loom: scale it"] = edit_loom(2)
     picks = (Pick(session=one.session, paths=("by-2.txt",)), Pick(session=other.session, paths=("loom.py",)))
-    adopted = await bench.api.trials.adopt(AdoptInput(picks=picks, commit="Scale it", discard=True))
+    adopted = await harness.api.trials.adopt(AdoptInput(picks=picks, commit="Scale it", discard=True))
     assert [each.path for each in adopted.paths] == ["by-2.txt", "loom.py"]
-    assert (git(bench.root, "log", "-1", "--format=%s"), git(bench.root, "status", "--short")) == (
+    assert (git(harness.root, "log", "-1", "--format=%s"), git(harness.root, "status", "--short")) == (
         "Scale it",
         "",
     )
-    assert "thread * 5" in (bench.root / "loom.py").read_text()
-    assert bench.worktrees() == []
+    assert "thread * 5" in (harness.root / "loom.py").read_text()
+    assert harness.worktrees() == []
     assert {each.name for each in adopted.discarded} == {one.worktree, other.worktree}
-    assert (await bench.compare()).sessions[0].outcome == "finished", "the sessions are kept"
+    assert (await harness.compare()).sessions[0].outcome == "finished", "the sessions are kept"
     with pytest.raises(NotFoundError, match="worktree"):
-        await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=one.session),)))
+        await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=one.session),)))
 
 
 @pytest.mark.parametrize("path", ["nothing.txt", "../outside.txt", "/etc/passwd"])
-async def test_a_file_that_a_trial_did_not_change_cannot_be_picked(bench: Bench, path: str) -> None:
-    one, _ = await bench.attempt()
-    before = bench.state()
+async def test_a_file_that_a_trial_did_not_change_cannot_be_picked(harness: TrialHarness, path: str) -> None:
+    one, _ = await harness.attempt()
+    before = harness.state()
     with pytest.raises(InvalidInputError, match="did not change it"):
-        await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=one.session, paths=(path,)),)))
-    assert bench.state() == before
+        await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=one.session, paths=(path,)),)))
+    assert harness.state() == before
 
 
-async def test_a_deleted_branch_does_not_keep_a_trial_from_being_adopted(bench: Bench) -> None:
-    _, other = await bench.attempt()
-    git(bench.root, "update-ref", "-d", f"refs/heads/opencode/{other.worktree}")
-    adopted = await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),), discard=True))
+async def test_a_trial_whose_branch_was_deleted_can_be_adopted(harness: TrialHarness) -> None:
+    _, other = await harness.attempt()
+    git(harness.root, "update-ref", "-d", f"refs/heads/opencode/{other.worktree}")
+    adopted = await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),), discard=True))
     assert [each.path for each in adopted.paths] == ["by-5.txt", "loom.py"]
-    assert bench.worktrees() == []
+    assert harness.worktrees() == []
 
 
 # --- running at the same time, within one budget ---
@@ -219,11 +223,11 @@ class MeetingProvider(LoomProvider):
             yield chunk
 
 
-async def test_trials_run_at_the_same_time_and_share_one_budget(tmp_path: Path) -> None:
+async def test_trials_run_concurrently_and_share_one_budget(tmp_path: Path) -> None:
     steps = [(bash_call(f"echo {number}"),) for number in range(10)]
     provider = MeetingProvider({"go": [*steps, DONE]}, 3)
     async with open_loom(make_repository(tmp_path / "cloth"), provider) as api:
-        bench = Bench(tmp_path / "cloth", api, provider)
+        bench = TrialHarness(tmp_path / "cloth", api, provider)
         input = TrialInput(prompt=prompt("go"), count=3, budget=Budget(steps=7))
         trials = await api.trials.create(input)
         await bench.run(trials)
@@ -234,19 +238,19 @@ async def test_trials_run_at_the_same_time_and_share_one_budget(tmp_path: Path) 
     assert "all trials together" in compared.sessions[0].detail
 
 
-async def test_what_a_trial_delegates_is_paid_from_the_same_budget(bench: Bench) -> None:
+async def test_child_sessions_of_a_trial_share_its_budget(harness: TrialHarness) -> None:
     task = UseTool(tool="task", input={"description": "Help", "prompt": "help", "subagent_type": "general"})
-    bench.provider.scripts |= {
+    harness.provider.scripts |= {
         "delegate": [(task,), DONE],
         "help": [*((bash_call(f"echo {number}"),) for number in range(10)), DONE],
     }
-    trials = await bench.api.trials.create(TrialInput(prompt=prompt("delegate"), budget=Budget(steps=4)))
-    await bench.run(trials)
-    row = (await bench.compare()).sessions[0]
+    trials = await harness.api.trials.create(TrialInput(prompt=prompt("delegate"), budget=Budget(steps=4)))
+    await harness.run(trials)
+    row = (await harness.compare()).sessions[0]
     assert (row.outcome, row.spent.steps) == ("stopped", 4)
 
 
-async def test_a_comparison_works_while_a_trial_runs_and_nothing_of_it_can_be_adopted(tmp_path: Path) -> None:
+async def test_a_running_trial_can_be_compared_but_not_adopted(tmp_path: Path) -> None:
     provider = MeetingProvider({"go": [(write_call("one.txt", "1\n"),), DONE]}, 2)
     root = make_repository(tmp_path / "cloth")
     async with open_loom(root, provider) as api:
@@ -270,63 +274,63 @@ async def test_a_comparison_works_while_a_trial_runs_and_nothing_of_it_can_be_ad
 # --- from a message of a session ---
 
 
-async def test_trials_from_a_message_start_with_the_files_and_the_history_of_then(bench: Bench) -> None:
-    bench.provider.scripts |= {
+async def test_trials_from_a_message_start_with_its_files_and_history(harness: TrialHarness) -> None:
+    harness.provider.scripts |= {
         "begin": [(write_call("cloth.txt", "begun\n"),), DONE],
         "go on": [(write_call("cloth.txt", "finished\n"),), DONE],
         "otherwise": [(bash_call("cat cloth.txt > seen.txt"),), DONE],
     }
-    session = await bench.api.create_session(SessionInput(title="A cloth"))
+    session = await harness.api.create_session(SessionInput(title="A cloth"))
     for text in ("begin", "go on"):
-        await bench.api.prompt(session.id, prompt(text))
+        await harness.api.prompt(session.id, prompt(text))
     prompts = [
         each.info.id
-        for each in await bench.api.list_messages(session.id)
+        for each in await harness.api.list_messages(session.id)
         if isinstance(each.info, UserMessage)
     ]
-    before = bench.files()
+    before = harness.files()
     input = TrialInput(prompt=prompt("otherwise"), count=2, session=session.id, at=prompts[1])
-    trials = await bench.api.trials.create(input)
-    await bench.run(trials)
-    assert bench.files() == before
+    trials = await harness.api.trials.create(input)
+    await harness.run(trials)
+    assert harness.files() == before
     for trial in trials:
         assert (Path(trial.directory) / "seen.txt").read_text() == "begun\n"
-    compared = await bench.compare(trials[0].session)
+    compared = await harness.compare(trials[0].session)
     assert [(row.changed, row.spent.steps) for row in compared.sessions] == [(("seen.txt",), 2)] * 2
-    await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=trials[1].session),), discard=True))
-    assert bench.files() == before | {"seen.txt": "begun\n"}, "what the session did later stays"
+    await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=trials[1].session),), discard=True))
+    assert harness.files() == before | {"seen.txt": "begun\n"}, "what the session did later stays"
 
 
 # --- the check, and the judge ---
 
 
-async def test_a_check_that_dirties_the_worktree_is_told_and_cleaned_up(bench: Bench) -> None:
-    _, other = await bench.attempt(check="echo more >> loom.py; rm by-5.txt; echo new > new.txt")
-    row = (await bench.compare(other.session, run_check=True)).sessions[1]
+async def test_a_check_that_changes_the_worktree_is_reported_and_cleaned_up(harness: TrialHarness) -> None:
+    _, other = await harness.attempt(check="echo more >> loom.py; rm by-5.txt; echo new > new.txt")
+    row = (await harness.compare(other.session, run_check=True)).sessions[1]
     assert row.check is not None
     assert row.check.dirtied == ("by-5.txt", "loom.py", "new.txt")
     assert row.changed == ("by-5.txt", "loom.py"), "as before the check"
 
 
-async def test_a_check_that_hangs_is_ended(bench: Bench) -> None:
-    trials = await bench.attempt(check="sleep 1000", check_seconds=1)
-    rows = (await bench.compare(trials[0].session, run_check=True)).sessions
+async def test_a_check_that_hangs_is_ended(harness: TrialHarness) -> None:
+    trials = await harness.attempt(check="sleep 1000", check_seconds=1)
+    rows = (await harness.compare(trials[0].session, run_check=True)).sessions
     assert [row.check and row.check.outcome for row in rows] == ["hung", "hung"]
 
 
-async def test_a_judge_ranks_the_trials_and_its_cost_is_counted(bench: Bench) -> None:
-    trials = await bench.attempt(budget=Budget(steps=100))
+async def test_a_judge_ranks_the_trials_and_its_cost_is_counted(harness: TrialHarness) -> None:
+    trials = await harness.attempt(budget=Budget(steps=100))
 
     ranking = '{"rankings": [{"attempt": 1, "rank": 2, "reasons": "It changes nothing."}, {"attempt": 2, "rank": 1, "reasons": "It does the job."}]}'
-    bench.provider.default = [(Say(text=ranking),)]
-    judgement = (await bench.compare(trials[0].session, judge=SHUTTLE)).judgement
+    harness.provider.default = [(Say(text=ranking),)]
+    judgement = (await harness.compare(trials[0].session, judge=SHUTTLE)).judgement
     assert judgement is not None
     assert [(each.session, each.rank, each.reasons) for each in judgement.rankings] == [
         (trials[1].session, 1, "It does the job."),
         (trials[0].session, 2, "It changes nothing."),
     ]
-    assert judgement.spent.cost == (await bench.api.get_spending(judgement.session)).tree.cost > 0
-    shown = bench.provider.requests[-1].messages[0].content[0]
+    assert judgement.spent.cost == (await harness.api.get_spending(judgement.session)).tree.cost > 0
+    shown = harness.provider.requests[-1].messages[0].content[0]
     assert isinstance(shown, TextContent)
     assert "+    return thread * 5" in shown.text
 
@@ -348,18 +352,18 @@ async def test_a_judge_ranks_the_trials_and_its_cost_is_counted(bench: Bench) ->
         (TrialInput(prompt=prompt("go"), session=SessionID("ses_of_another_store00000000")), NotFoundError),
     ],
 )
-async def test_trials_that_cannot_begin_leave_nothing_behind(
-    bench: Bench, input: TrialInput, error: type[Exception]
+async def test_trials_that_cannot_start_leave_nothing_behind(
+    harness: TrialHarness, input: TrialInput, error: type[Exception]
 ) -> None:
-    before = bench.state()
+    before = harness.state()
     with pytest.raises(error):
-        await bench.api.trials.create(input)
-    assert bench.state() == before
-    assert await bench.api.list_sessions() == []
+        await harness.api.trials.create(input)
+    assert harness.state() == before
+    assert await harness.api.list_sessions() == []
 
 
-async def test_listeners_hear_that_trials_which_were_cancelled_are_deleted(bench: Bench) -> None:
-    before, heard = bench.state(), list[tuple[str, str]]()
+async def test_listeners_are_told_that_cancelled_trials_are_deleted(harness: TrialHarness) -> None:
+    before, heard = harness.state(), list[tuple[str, str]]()
 
     def watch(event: Event) -> None:
         if isinstance(event, SessionCreated | SessionDeleted):
@@ -367,8 +371,8 @@ async def test_listeners_hear_that_trials_which_were_cancelled_are_deleted(bench
             if event.info.title.endswith("(trial 2 of 3)"):
                 creating.cancel()
 
-    bench.api.bus.watch(watch)
-    creating = asyncio.ensure_future(bench.api.trials.create(TrialInput(prompt=prompt("go"), count=3)))
+    harness.api.bus.watch(watch)
+    creating = asyncio.ensure_future(harness.api.trials.create(TrialInput(prompt=prompt("go"), count=3)))
     with pytest.raises(asyncio.CancelledError):
         await creating
 
@@ -378,8 +382,8 @@ async def test_listeners_hear_that_trials_which_were_cancelled_are_deleted(bench
         ("session.deleted", "go (trial 1 of 3)"),
         ("session.deleted", "go (trial 2 of 3)"),
     ]
-    assert bench.state() == before
-    assert await bench.api.list_sessions() == []
+    assert harness.state() == before
+    assert await harness.api.list_sessions() == []
 
 
 async def test_trials_need_a_repository_with_a_commit(tmp_path: Path) -> None:
@@ -389,11 +393,11 @@ async def test_trials_need_a_repository_with_a_commit(tmp_path: Path) -> None:
             await api.trials.create(TrialInput(prompt=prompt("go")))
 
 
-async def test_a_session_that_is_no_trial_is_not_discarded_or_adopted(bench: Bench) -> None:
-    session = await bench.api.create_session(SessionInput(title="Plain"))
+async def test_a_session_that_is_not_a_trial_is_not_discarded_or_adopted(harness: TrialHarness) -> None:
+    session = await harness.api.create_session(SessionInput(title="Plain"))
     with pytest.raises(InvalidInputError, match="is no trial"):
-        await bench.api.trials.discard(session.id)
+        await harness.api.trials.discard(session.id)
     with pytest.raises(ConflictError, match="did not work in a worktree"):
-        await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=session.id),)))
-    with pytest.raises(InvalidInputError, match="this project has no trials"):
-        await bench.compare()
+        await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=session.id),)))
+    with pytest.raises(InvalidInputError, match="this project has none yet"):
+        await harness.compare()

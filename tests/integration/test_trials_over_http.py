@@ -22,7 +22,7 @@ from weft.provider.scripted import Say
 BREAK = "sed -i 's/thread . 2/thread * 3/' loom.py"
 
 
-class Served:
+class TrialServer:
     """A repository that a server serves, its address, and a client."""
 
     def __init__(self, root: Path, url: str, api: RemoteApi) -> None:
@@ -36,7 +36,7 @@ class Served:
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
+async def trial_server(tmp_path: Path) -> AsyncIterator[TrialServer]:
     root = make_repository(tmp_path / "cloth")
     provider = LoomProvider({"break it": [(bash_call(BREAK),), (Say(text="Done."),)]})
 
@@ -47,43 +47,45 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         open_server(open, default_directory=str(root)) as url,
         open_remote(url, ConnectionOptions(directory=str(root)), env={}) as api,
     ):
-        yield Served(root, url, api)
+        yield TrialServer(root, url, api)
 
 
-async def test_trials_run_on_the_server_and_one_is_adopted(served: Served) -> None:
+async def test_trials_run_on_the_server_and_one_is_adopted(trial_server: TrialServer) -> None:
     input = TrialInput(prompt=prompt("break it"), count=2, check=CHECK, check_seconds=60)
-    created = await served.send("POST", "/weft/try", input)
+    created = await trial_server.send("POST", "/weft/try", input)
     assert created.status_code == 200, created.text
     trials = created.json()
     while True:
-        rows = (await served.send("GET", "/weft/compare")).json()["sessions"]
+        rows = (await trial_server.send("GET", "/weft/compare")).json()["sessions"]
         if all(row["outcome"] == "finished" for row in rows):
             break
         await asyncio.sleep(0.01)
-    compared = await served.api.trials.compare(CompareInput(run_check=True))
+    compared = await trial_server.api.trials.compare(CompareInput(run_check=True))
     assert [row.check and row.check.outcome for row in compared.sessions] == ["failed", "failed"]
-    page = (await served.send("GET", f"/weft/compare/page?session={trials[0]['session']}")).json()["html"]
+    page = (await trial_server.send("GET", f"/weft/compare/page?session={trials[0]['session']}")).json()[
+        "html"
+    ]
     assert page.startswith("<!doctype html>")
 
-    adopted = await served.api.trials.adopt(
+    adopted = await trial_server.api.trials.adopt(
         AdoptInput(picks=(Pick(session=trials[1]["session"]),), discard=True)
     )
     assert [each.path for each in adopted.paths] == ["loom.py"]
-    assert len(git(served.root, "worktree", "list").splitlines()) == 1
-    assert [each.path for each in (await served.api.trials.undo_adoption()).paths] == ["loom.py"]
+    assert len(git(trial_server.root, "worktree", "list").splitlines()) == 1
+    assert [each.path for each in (await trial_server.api.trials.undo_adoption()).paths] == ["loom.py"]
     with pytest.raises(NotFoundError):
-        await served.api.trials.undo_adoption()
+        await trial_server.api.trials.undo_adoption()
 
 
-async def test_a_session_is_replayed_and_bisected_on_the_server(served: Served) -> None:
-    session = await served.api.create_session(SessionInput(title="A cloth"))
-    await served.api.prompt(session.id, prompt("break it"))
-    replayed = await served.api.trials.replay(session.id, ReplayInput())
+async def test_a_session_is_replayed_and_bisected_on_the_server(trial_server: TrialServer) -> None:
+    session = await trial_server.api.create_session(SessionInput(title="A cloth"))
+    await trial_server.api.prompt(session.id, prompt("break it"))
+    replayed = await trial_server.api.trials.replay(session.id, ReplayInput())
     assert (replayed.divergence, replayed.steps) == (None, 2)
-    found = await served.api.trials.bisect(session.id, BisectInput(check=CHECK, seconds=60))
+    found = await trial_server.api.trials.bisect(session.id, BisectInput(check=CHECK, seconds=60))
     assert found.culprit is not None
     assert (found.verdict, found.culprit.step, found.culprit.tool) == ("found", 1, "bash")
-    empty = await served.api.create_session(SessionInput(title="Empty"))
+    empty = await trial_server.api.create_session(SessionInput(title="Empty"))
     with pytest.raises(ConflictError, match="changed no file"):
-        await served.api.trials.bisect(empty.id, BisectInput(check=CHECK))
-    assert len(git(served.root, "worktree", "list").splitlines()) == 1
+        await trial_server.api.trials.bisect(empty.id, BisectInput(check=CHECK))
+    assert len(git(trial_server.root, "worktree", "list").splitlines()) == 1

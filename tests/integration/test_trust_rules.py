@@ -27,7 +27,7 @@ SESSION = SessionInfo(id=SessionID("ses_1"), time=SessionTime(created=1, updated
 BUILT_IN = ("build", "plan", "general", "explore")
 
 
-def loaded(
+def load(
     project: Path, theirs: dict[str, Any], mine: dict[str, Any], *, trusted: bool = False
 ) -> LoadedConfig:
     paths = paths_from(os.environ)
@@ -51,25 +51,25 @@ def verdict(agent: AgentInfo, permission: str, pattern: str) -> str:
 def test_a_project_cannot_allow_what_the_person_asks_about(tmp_path: Path) -> None:
     theirs = {"permission": {"bash": "allow", "read": "allow", "external_directory": "allow"}}
     mine = {"permission": {"bash": "ask"}}
-    build = agents(loaded(tmp_path, theirs, mine))["build"]
+    build = agents(load(tmp_path, theirs, mine))["build"]
     assert verdict(build, "bash", "ls") == "ask"
     assert verdict(build, "read", "/home/ada/.env") == "ask"
     assert verdict(build, "external_directory", "/etc/*") == "ask"
 
-    build = agents(loaded(tmp_path, theirs, mine, trusted=True))["build"]
+    build = agents(load(tmp_path, theirs, mine, trusted=True))["build"]
     assert verdict(build, "bash", "ls") == "allow"
     assert build.limits == ()
 
 
-def test_a_project_can_withhold_what_the_person_allows(tmp_path: Path) -> None:
+def test_a_project_can_deny_what_the_person_allows(tmp_path: Path) -> None:
     theirs = {"permission": {"bash": {"*": "allow", "git push *": "deny", "make *": "ask"}}}
-    build = agents(loaded(tmp_path, theirs, {"permission": {"bash": "allow"}}))["build"]
+    build = agents(load(tmp_path, theirs, {"permission": {"bash": "allow"}}))["build"]
     assert verdict(build, "bash", "ls") == "allow"
     assert verdict(build, "bash", "git push -f") == "deny"
     assert verdict(build, "bash", "make x") == "ask"
 
 
-def test_a_project_cannot_free_a_built_in_agent_nor_make_a_freer_one(tmp_path: Path) -> None:
+def test_a_project_cannot_permit_more_to_a_built_in_agent_or_create_a_freer_one(tmp_path: Path) -> None:
     theirs = {
         "agent": {
             "plan": {"permission": {"edit": "allow"}},
@@ -77,7 +77,7 @@ def test_a_project_cannot_free_a_built_in_agent_nor_make_a_freer_one(tmp_path: P
             "mine": {"prompt": "…", "permission": {"*": "allow"}},
         }
     }
-    found = agents(loaded(tmp_path, theirs, {"permission": {"webfetch": "deny"}}))
+    found = agents(load(tmp_path, theirs, {"permission": {"webfetch": "deny"}}))
     assert verdict(found["plan"], "edit", "src/a.py") == "deny"
     assert verdict(found["explore"], "edit", "src/a.py") == "deny"
     assert verdict(found["mine"], "webfetch", "https://x.test") == "deny"
@@ -85,21 +85,21 @@ def test_a_project_cannot_free_a_built_in_agent_nor_make_a_freer_one(tmp_path: P
     assert verdict(found["mine"], "bash", "ls") == "allow"
 
 
-def test_a_project_cannot_bring_back_an_agent_the_person_switched_off(tmp_path: Path) -> None:
+def test_a_project_cannot_enable_an_agent_that_the_person_disabled(tmp_path: Path) -> None:
     theirs = {"agent": {"general": {"disable": False}}}
-    found = agents(loaded(tmp_path, theirs, {"agent": {"general": {"disable": True}}}))
+    found = agents(load(tmp_path, theirs, {"agent": {"general": {"disable": True}}}))
     assert "general" not in found
 
 
-def test_a_project_cannot_say_that_nobody_is_a_yes(tmp_path: Path) -> None:
+def test_a_project_cannot_allow_unanswered_requests(tmp_path: Path) -> None:
     theirs = {"experimental": {"weft": {"asking": {"unanswered": "allow", "always": "user"}}}}
     mine = {"experimental": {"weft": {"asking": {"timeout": 60}}}}
-    found = loaded(tmp_path, theirs, mine)
+    found = load(tmp_path, theirs, mine)
     assert to_ask_policy(found.trusted_config, person="ada", owner="me", answered=True) == AskPolicy(
         answered=True, unanswered="deny", timeout_seconds=60, always="session", person="ada", owner="me"
     )
     trusted = to_ask_policy(
-        loaded(tmp_path, theirs, mine, trusted=True).trusted_config, person="", owner="", answered=False
+        load(tmp_path, theirs, mine, trusted=True).trusted_config, person="", owner="", answered=False
     )
     assert (trusted.unanswered, trusted.always, trusted.timeout_seconds) == ("allow", "user", 60)
 
@@ -111,20 +111,20 @@ def test_an_entry_that_disables_something_may_do_nothing_else(tmp_path: Path, se
         {"options": {"baseURL": "https://evil.test"}} if section == "provider" else {"command": ["./run-me"]}
     )
     theirs = {section: {"quiet": switch, "loud": {**switch, **extra, "type": "local"}}}
-    found = loaded(tmp_path, theirs, {})
+    found = load(tmp_path, theirs, {})
     assert b"evil.test" not in encode(found.config)
     assert b"run-me" not in encode(found.config)
     assert (section, "loud") in [(each.kind, each.name) for each in found.held]
 
 
-def test_an_untrusted_project_sets_no_telemetry(tmp_path: Path) -> None:
+def test_an_untrusted_project_cannot_configure_telemetry(tmp_path: Path) -> None:
     theirs = {"experimental": {"weft": {"telemetry": {"endpoint": "https://evil.test"}}}}
-    found = loaded(tmp_path, theirs, {})
+    found = load(tmp_path, theirs, {})
     assert [each.name for each in found.held] == ["experimental.weft.telemetry"]
     assert b"evil.test" not in encode(found.config)
 
 
-def test_instructions_are_read_inside_the_project_and_not_beside_it(tmp_path: Path) -> None:
+def test_instructions_are_read_only_inside_the_project(tmp_path: Path) -> None:
     project, beside = tmp_path / "proj", tmp_path / "proj-private"
     for directory in (project, beside):
         directory.mkdir()
@@ -136,7 +136,7 @@ def test_instructions_are_read_inside_the_project_and_not_beside_it(tmp_path: Pa
     assert not is_inside(str(project / "link.md"), str(project))
 
 
-def test_a_hidden_file_of_the_project_is_no_instruction(tmp_path: Path) -> None:
+def test_a_hidden_file_of_the_project_is_not_read_as_instructions(tmp_path: Path) -> None:
     names = ("notes.md", ".env", ".git/config", "src/.secret/notes.md", ".opencode/notes.md")
     assert [is_ordinary_file(str(tmp_path / name), str(tmp_path)) for name in names] == [
         True,
@@ -173,12 +173,12 @@ THINGS = [
 
 
 @given(CONFIGS, CONFIGS)
-def test_whatever_a_project_says_nothing_becomes_freer(
+def test_no_setting_of_an_untrusted_project_permits_more(
     tmp_path_factory: pytest.TempPathFactory, theirs: dict[str, Any], mine: dict[str, Any]
 ) -> None:
     project = tmp_path_factory.mktemp("project")
-    without = agents(loaded(project, {}, mine))
-    limited = agents(loaded(project, theirs, mine))
+    without = agents(load(project, {}, mine))
+    limited = agents(load(project, theirs, mine))
     for name, agent in without.items():
         for permission, pattern in THINGS:
             before = STRICTEST_FIRST.index(verdict(agent, permission, pattern))  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def test_whatever_a_project_says_nothing_becomes_freer(
 
 @pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize("path", ["/home/ada/.env", "/home/ada/deep/.env.local", "/home/ada/prod.env"])
-def test_no_built_in_agent_reads_a_file_of_secrets_unasked(name: str, path: str) -> None:
+def test_no_built_in_agent_reads_a_secret_file_without_asking(name: str, path: str) -> None:
     agent = build_agents(Config(), paths_from(os.environ), "/work")[name]
     assert verdict(agent, "read", path) == "ask"
     assert verdict(agent, "read", "/home/ada/.env.example") == "allow"

@@ -1,4 +1,4 @@
-"""Taking a session back: several times, in part, beside others, with a person at work in between."""
+"""Undo of a session: several times, in part, next to other sessions, and while a person works."""
 
 import asyncio
 import os
@@ -157,7 +157,7 @@ async def test_undo_can_be_limited_to_some_files_or_none(root: Path) -> None:
 # --- in part ---
 
 
-async def test_a_part_is_taken_back_and_what_came_before_it_stays_with_its_files(root: Path) -> None:
+async def test_undoing_a_part_keeps_earlier_parts_and_their_files(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await harness.run_turn(
             [call_write(root / "first.txt", "1\n"), call_write(root / "second.txt", "2\n")]
@@ -178,7 +178,7 @@ async def test_a_part_is_taken_back_and_what_came_before_it_stays_with_its_files
         assert await harness.undo(prompt) == {"first.txt": "removed"}
 
 
-async def test_a_part_with_nothing_before_it_goes_with_its_prompt(root: Path) -> None:
+async def test_a_part_with_nothing_before_it_is_undone_with_its_prompt(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         answer = (await harness.history())[1]
@@ -208,7 +208,7 @@ async def test_two_sessions_in_one_project_do_not_undo_each_other(root: Path) ->
         assert await harness.undo(theirs) == {"b.txt": "restored", "theirs.txt": "removed"}
 
 
-async def test_two_sessions_that_change_one_file_keep_what_the_other_built_on(root: Path) -> None:
+async def test_two_sessions_that_change_one_file_keep_the_work_of_the_other(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         mine = await harness.run_step(call_bash("echo mine > a.txt"))
         session = harness.session
@@ -240,6 +240,9 @@ async def test_changes_of_a_child_session_are_undone_with_its_parent(root: Path)
         )
         (child,) = await harness.api.list_children(harness.session)
         end = read_tree(root)
+        # Whoever removes the child takes nothing from its parent.
+        assert {*list_pins(snapshots(), child.id)} <= {*list_pins(snapshots(), harness.session)}
+        assert list_pins(snapshots(), child.id) != []
 
         assert (await harness.api.get_session(harness.session)).summary == SessionSummary(
             additions=2, deletions=2, files=2
@@ -255,12 +258,12 @@ async def test_changes_of_a_child_session_are_undone_with_its_parent(root: Path)
         assert await harness.undo((await harness.history())[0].info.id) == {"a.txt": "restored"}
 
 
-async def test_a_session_that_is_being_run_is_busy(root: Path) -> None:
+async def test_a_running_session_is_busy(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         seen: list[type[BaseException] | None] = []
 
-        def try_it() -> None:
+        def try_to_undo() -> None:
             async def ask() -> None:
                 for attempt in (
                     harness.api.revert(harness.session, prompt),
@@ -275,7 +278,7 @@ async def test_a_session_that_is_being_run_is_busy(root: Path) -> None:
             tasks.append(asyncio.get_running_loop().create_task(ask()))
 
         tasks: list[asyncio.Task[None]] = []
-        await harness.run_turn([try_it, call_bash("sleep 0.2")])
+        await harness.run_turn([try_to_undo, call_bash("sleep 0.2")])
         await asyncio.gather(*tasks)
         assert seen == [SessionBusyError, SessionBusyError]
         assert text(root / "a.txt") == "two\n"
@@ -294,7 +297,7 @@ async def test_a_prompt_during_an_undo_waits_and_is_answered(root: Path) -> None
         assert prompt not in [each.info.id for each in await harness.history()]
 
 
-async def test_a_session_of_another_directory_is_not_undone_from_here(root: Path, tmp_path: Path) -> None:
+async def test_a_session_of_another_directory_cannot_be_undone_from_here(root: Path, tmp_path: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
     async with open_undo_harness(tmp_path / "elsewhere") as other:
@@ -303,10 +306,10 @@ async def test_a_session_of_another_directory_is_not_undone_from_here(root: Path
     assert text(root / "a.txt") == "two\n"
 
 
-# --- what is not to be had ---
+# --- missing snapshots ---
 
 
-async def test_a_missing_snapshot_refuses_and_nothing_is_changed(root: Path) -> None:
+async def test_a_missing_snapshot_refuses_the_undo_and_nothing_is_changed(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt; echo new > n.txt"))
         changed = read_tree(root)
@@ -331,7 +334,7 @@ def forget(place: SnapshotLocation) -> None:
             path.unlink()
 
 
-async def test_without_snapshots_nothing_is_kept_and_undo_says_so(root: Path) -> None:
+async def test_without_snapshots_nothing_is_recorded_and_undo_says_so(root: Path) -> None:
     async with open_undo_harness(root, config={"snapshot": False}) as harness:
         prompt = await harness.run_turn(
             [call_read(root / "a.txt")],
@@ -346,7 +349,13 @@ async def test_without_snapshots_nothing_is_kept_and_undo_says_so(root: Path) ->
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("two\n", "two\n")
 
 
-async def test_what_opencode_changed_is_left_alone_and_told(root: Path) -> None:
+async def test_an_answer_without_calls_scans_no_files(root: Path) -> None:
+    async with open_undo_harness(root) as harness:
+        await harness.run_turn()
+    assert list(list_locations(f"{paths_from(os.environ).data}/weft/snapshot")) == []
+
+
+async def test_changes_by_opencode_are_left_alone_and_reported(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_turn()
         answer = (await harness.history())[1].info
@@ -374,22 +383,22 @@ class OpenCode:
         self.git_dir.parent.mkdir(parents=True, exist_ok=True)
         git(root, "init", "-q", "--bare", str(self.git_dir))
 
-    def tracks(self) -> str:
+    def write_tree(self) -> str:
         where = (f"--git-dir={self.git_dir}", f"--work-tree={self._root}")
         git(self._root, *where, "add", ".")
         return git(self._root, *where, "write-tree")
 
 
-async def taken_back_by_opencode(harness: UndoHarness, root: Path) -> tuple[OpenCode, SessionRevert]:
+async def undo_with_opencode(harness: UndoHarness, root: Path) -> tuple[OpenCode, SessionRevert]:
     """OpenCode's agent changed, made and removed a file, and OpenCode took that back."""
     prompt = await harness.run_turn()
     answer = (await harness.history())[-1].info
     opencode = OpenCode(root, (await harness.api.get_session(harness.session)).project_id)
-    before = opencode.tracks()
+    before = opencode.write_tree()
     write(root / "a.txt", "by opencode\n")
     write(root / "deep" / "n.txt", "new\n")
     (root / "b.txt").unlink()
-    after = opencode.tracks()
+    after = opencode.write_tree()
     names = ("a.txt", "deep/n.txt", "b.txt")
     await harness.api.update_part(
         PatchPart(
@@ -411,7 +420,7 @@ async def taken_back_by_opencode(harness: UndoHarness, root: Path) -> tuple[Open
 
 async def test_an_undo_of_opencode_is_redone_from_its_own_snapshots(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await taken_back_by_opencode(harness, root)
+        await undo_with_opencode(harness, root)
         assert await harness.redo() == {"a.txt": "restored", "b.txt": "removed", "deep/n.txt": "restored"}
         assert (text(root / "a.txt"), text(root / "deep" / "n.txt")) == ("by opencode\n", "new\n")
         assert not exists(root / "b.txt")
@@ -420,7 +429,7 @@ async def test_an_undo_of_opencode_is_redone_from_its_own_snapshots(root: Path) 
 
 async def test_changes_of_a_person_after_an_undo_of_opencode_are_kept(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await taken_back_by_opencode(harness, root)
+        await undo_with_opencode(harness, root)
         write(root / "a.txt", "mine\n")
         write(root / "deep" / "n.txt", "mine\n")
         assert await harness.redo() == {"a.txt": "kept", "b.txt": "removed", "deep/n.txt": "kept"}
@@ -430,7 +439,7 @@ async def test_changes_of_a_person_after_an_undo_of_opencode_are_kept(root: Path
 @pytest.mark.parametrize("gone", ["repository", "tree"])
 async def test_without_opencodes_snapshots_its_redo_data_is_kept(root: Path, gone: str) -> None:
     async with open_undo_harness(root) as harness:
-        opencode, mark = await taken_back_by_opencode(harness, root)
+        opencode, mark = await undo_with_opencode(harness, root)
         if gone == "repository":
             shutil.rmtree(opencode.git_dir)
         else:
@@ -449,7 +458,7 @@ async def test_without_opencodes_snapshots_its_redo_data_is_kept(root: Path, gon
 async def test_a_further_undo_keeps_the_redo_data_of_opencode(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         first = await harness.run_step(call_bash("echo early > early.txt"))
-        _, mark = await taken_back_by_opencode(harness, root)
+        _, mark = await undo_with_opencode(harness, root)
         await harness.api.revert(harness.session, first)
         now = (await harness.api.get_session(harness.session)).revert
         assert now is not None
@@ -507,7 +516,7 @@ def orphans() -> set[str]:
     return {path.name for path in storage.glob("part/*") if any(path.iterdir())} - messages
 
 
-async def test_a_prompt_that_makes_no_sense_removes_nothing(root: Path) -> None:
+async def test_an_invalid_prompt_removes_nothing(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         await harness.undo(prompt)
@@ -519,7 +528,7 @@ async def test_a_prompt_that_makes_no_sense_removes_nothing(root: Path) -> None:
         assert text(root / "a.txt") == "two\n"
 
 
-async def test_a_command_by_hand_and_a_summary_go_on_too(root: Path) -> None:
+async def test_a_manual_command_and_a_summary_also_continue_a_session(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         first = await harness.run_step(call_bash("echo two > a.txt"))
         second = await harness.run_step(call_bash("echo three > a.txt"))
@@ -555,7 +564,7 @@ async def test_undo_keeps_the_changes_of_a_command_that_the_user_ran(root: Path)
         assert text(root / "a.txt") == "me\n"
 
 
-# --- copies, and what is removed ---
+# --- forks and removed sessions ---
 
 
 async def test_a_fork_can_be_undone_after_the_original_is_removed(root: Path) -> None:
@@ -580,7 +589,18 @@ async def test_a_fork_of_an_undone_session_can_be_redone(root: Path) -> None:
         assert text(root / "a.txt") == "two\n"
 
 
-async def test_the_trash_keeps_what_undoing_takes(root: Path) -> None:
+async def test_an_imported_session_can_still_be_undone(root: Path) -> None:
+    async with open_undo_harness(root) as harness:
+        await harness.run_step(call_bash("echo two > a.txt"))
+        export = await harness.api.export_session(harness.session)
+        await harness.api.remove_session(harness.session, trash=False)
+        assert list_sessions(snapshots()) == []
+        harness.session = (await harness.api.import_session(export)).id
+        assert list_sessions(snapshots()) == [harness.session]
+        assert await harness.undo((await harness.history())[0].info.id) == {"a.txt": "restored"}
+
+
+async def test_sessions_in_the_trash_can_still_be_undone_after_restoring(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         await harness.api.remove_session(harness.session)
@@ -589,10 +609,10 @@ async def test_the_trash_keeps_what_undoing_takes(root: Path) -> None:
         assert await harness.undo(prompt) == {"a.txt": "restored"}
 
 
-# --- what is told ---
+# --- recorded changes ---
 
 
-async def test_a_step_names_what_it_changed_at_both_its_ends(root: Path) -> None:
+async def test_a_step_has_the_snapshots_of_its_beginning_and_end(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await harness.run_turn([call_read(root / "a.txt")], [call_bash("echo two > a.txt")])
         _, looked, changed, said = await harness.history()
@@ -609,7 +629,7 @@ async def test_a_step_names_what_it_changed_at_both_its_ends(root: Path) -> None
         assert patch.weft.call_id == call.call_id
 
 
-async def test_session_and_prompt_say_what_was_changed_after_every_step(root: Path) -> None:
+async def test_session_and_prompt_have_the_changes_after_every_step(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         heard = harness.api.bus.listen(None)
         first = await harness.run_turn(
@@ -657,7 +677,7 @@ async def test_an_edited_prompt_stays_edited_after_compaction(root: Path) -> Non
     async with open_undo_harness(root) as harness:
         changed: list[asyncio.Task[object]] = []
 
-        def by_hand() -> None:
+        def edit_prompt() -> None:
             async def change() -> None:
                 prompt = (await harness.history())[0].info
                 assert isinstance(prompt, UserMessage)
@@ -674,7 +694,7 @@ async def test_an_edited_prompt_stays_edited_after_compaction(root: Path) -> Non
 
             changed.append(asyncio.get_running_loop().create_task(change()))
 
-        prompt = await harness.run_turn([by_hand, call_bash("echo two > a.txt")])
+        prompt = await harness.run_turn([edit_prompt, call_bash("echo two > a.txt")])
         await asyncio.gather(*changed)
         info = (await harness.api.get_message(harness.session, prompt)).info
         assert isinstance(info, UserMessage)
@@ -683,7 +703,7 @@ async def test_an_edited_prompt_stays_edited_after_compaction(root: Path) -> Non
         assert [diff.file for diff in info.summary.diffs] == ["a.txt"]
 
 
-async def test_a_step_that_changes_nothing_writes_nothing_about_files(root: Path) -> None:
+async def test_a_step_without_changes_stores_nothing_about_files(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         heard = harness.api.bus.listen(None)
         await harness.run_turn([call_read(root / "a.txt"), call_bash("true")])
@@ -702,7 +722,7 @@ async def test_a_step_that_changes_nothing_writes_nothing_about_files(root: Path
         assert (await harness.api.get_session(harness.session)).summary is None
 
 
-async def test_sessions_in_memory_can_be_undone_too(root: Path) -> None:
+async def test_sessions_in_memory_can_be_undone(root: Path) -> None:
     async with open_undo_harness(root, store="memory:") as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         assert await harness.undo(prompt) == {"a.txt": "restored"}
@@ -719,7 +739,7 @@ async def test_a_session_without_file_changes_can_be_undone(root: Path) -> None:
         assert await harness.redo() == {}
 
 
-async def test_numbers_stay_true_past_what_is_listed(root: Path) -> None:
+async def test_totals_include_files_beyond_the_listed_ones(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await harness.run_step(call_bash("for i in $(seq 510); do echo $i > many-$i.txt; done"))
         await harness.run_step(call_bash("echo two > a.txt; echo more >> many-1.txt; rm many-2.txt"))
@@ -737,7 +757,7 @@ LIMIT = 300_000
 LARGE = "large\n" * 100_000
 
 
-async def test_an_undo_that_cannot_restore_a_file_is_an_error_that_lists_it_and_changes_nothing(
+async def test_an_undo_that_cannot_restore_a_file_names_it_and_changes_nothing(
     root: Path,
 ) -> None:
     write(root / "big.txt", LARGE)
@@ -760,7 +780,7 @@ async def test_an_undo_that_cannot_restore_a_file_is_an_error_that_lists_it_and_
         assert (text(root / "big.txt"), exists(root / "gone.txt")) == ("small\n", False)
 
 
-async def test_what_can_be_neither_brought_back_nor_put_as_it_was_is_settled_when_there_is_room(
+async def test_a_file_that_can_neither_be_restored_nor_rolled_back_is_settled_when_there_is_space(
     root: Path,
 ) -> None:
     write(root / "big.txt", LARGE)
@@ -783,7 +803,7 @@ async def test_what_can_be_neither_brought_back_nor_put_as_it_was_is_settled_whe
         assert (text(root / "a.txt"), text(root / "big.txt")) == (LARGE, "small\n")
 
 
-async def test_a_redo_that_does_not_fit_is_an_error_and_can_be_done_later(root: Path) -> None:
+async def test_a_redo_that_does_not_fit_is_an_error_and_can_be_repeated_later(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         first = await harness.run_step(call_bash("yes large | head -n 100000 > a.txt; echo new > n.txt"))
         await harness.undo(first)

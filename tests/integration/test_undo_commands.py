@@ -17,7 +17,7 @@ from weft.local.offline import open_offline_sessions
 from weft.model.event import SessionUpdated
 from weft.model.ids import MessageID, SessionID
 from weft.model.part import ErrorState, ToolPart
-from weft.snapshot.location import SnapshotLocation, default_base, list_locations
+from weft.snapshot.location import SnapshotLocation, get_default_base, list_locations
 
 Out = pytest.CaptureFixture[str]
 
@@ -32,7 +32,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def work(root: Path) -> tuple[SessionID, list[MessageID]]:
+def run_two_turns(root: Path) -> tuple[SessionID, list[MessageID]]:
     """Run two turns."""
 
     async def weave() -> tuple[SessionID, list[MessageID]]:
@@ -58,8 +58,8 @@ def texts(root: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(root.glob("*.txt"))}
 
 
-def place() -> SnapshotLocation:
-    (found,) = list_locations(default_base(paths_from(os.environ).data))
+def find_location() -> SnapshotLocation:
+    (found,) = list_locations(get_default_base(paths_from(os.environ).data))
     return found
 
 
@@ -67,7 +67,7 @@ CHANGED = {"a.txt": "two\n", "b.txt": "two\n", "n.txt": "new\n"}
 
 
 def test_undo_reverts_the_last_prompt_and_reports_the_fate_of_each_file(root: Path, capsys: Out) -> None:
-    session, _ = work(root)
+    session, _ = run_two_turns(root)
     write(root / "b.txt", "me\n")
 
     assert run_text(capsys, "undo", "--yes").splitlines() == [
@@ -80,10 +80,8 @@ def test_undo_reverts_the_last_prompt_and_reports_the_fate_of_each_file(root: Pa
     assert "3 messages were undone" in run_text(capsys, "session", "show", session)
 
 
-def test_undo_goes_one_prompt_further_back_each_time_and_redo_brings_all_back(
-    root: Path, capsys: Out
-) -> None:
-    session, prompts = work(root)
+def test_each_undo_goes_one_prompt_further_back_and_redo_restores_all(root: Path, capsys: Out) -> None:
+    session, prompts = run_two_turns(root)
     assert run_json(capsys, "undo", "--yes")["revert"]["messageID"] == prompts[1]
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
     assert run_json(capsys, "undo", "--yes")["revert"]["messageID"] == prompts[0]
@@ -103,7 +101,7 @@ def test_undo_goes_one_prompt_further_back_each_time_and_redo_brings_all_back(
 
 
 def test_a_dry_run_says_what_would_happen(root: Path, capsys: Out) -> None:
-    work(root)
+    run_two_turns(root)
     write(root / "b.txt", "me\n")
 
     assert run_text(capsys, "undo", "--dry-run").splitlines() == [
@@ -127,8 +125,8 @@ def test_if_the_only_command_was_refused_no_file_would_change(root: Path, capsys
     assert run_text(capsys, "undo", "--dry-run") == "no file would change\n"
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(root: Path, capsys: Out) -> None:
-    session, prompts = work(root)
+def test_a_dry_run_reports_the_same_as_the_undo_and_changes_nothing(root: Path, capsys: Out) -> None:
+    session, prompts = run_two_turns(root)
     planned = run_json(capsys, "undo", "--to", prompts[0], "--dry-run")
     assert texts(root) == CHANGED
     done = run_json(capsys, "undo", session, "--to", prompts[0], "--yes")
@@ -146,7 +144,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(root: Path, capsys: Out) ->
 
 
 def test_undo_settles_what_a_dead_run_left_open(root: Path, capsys: Out) -> None:
-    session, _ = work(root)
+    session, _ = run_two_turns(root)
     storage = Path(paths_from(os.environ).storage)
     answer = max((storage / "message" / session).glob("*.json"))
     document = json.loads(answer.read_text())
@@ -162,15 +160,15 @@ def test_undo_settles_what_a_dead_run_left_open(root: Path, capsys: Out) -> None
     assert "completed" in json.loads(answer.read_text())["time"]
 
 
-def test_without_a_terminal_it_has_to_be_said(root: Path, capsys: Out) -> None:
-    work(root)
+def test_without_a_terminal_undo_needs_the_option_yes(root: Path, capsys: Out) -> None:
+    run_two_turns(root)
     assert run_command(["undo"]) == 2
     assert "--yes" in capsys.readouterr().err
     assert texts(root) == CHANGED
 
 
-def test_single_files_or_none(root: Path, capsys: Out) -> None:
-    _, prompts = work(root)
+def test_undo_can_be_limited_to_single_files_or_to_none(root: Path, capsys: Out) -> None:
+    _, prompts = run_two_turns(root)
     run_text(capsys, "undo", "--to", prompts[0], "--file", "a.txt", "--yes")
     assert texts(root) == {**CHANGED, "a.txt": "one\n"}
     run_text(capsys, "redo", "--yes")
@@ -179,16 +177,16 @@ def test_single_files_or_none(root: Path, capsys: Out) -> None:
 
 
 def test_undoing_an_unchanged_file_is_refused_and_changes_nothing(root: Path, capsys: Out) -> None:
-    session, _ = work(root)
+    session, _ = run_two_turns(root)
     assert run_text(capsys, "undo", "--file", "typo.txt", "--yes", code=2) == ""
     assert texts(root) == CHANGED
     assert "revert" not in run_json(capsys, "session", "show", session)["info"]
 
 
-def test_from_another_directory_it_works_where_the_session_did(
+def test_from_another_directory_undo_works_where_the_session_worked(
     root: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, _ = work(root)
+    session, _ = run_two_turns(root)
     monkeypatch.chdir(tmp_path)
     assert "loom/n.txt" in run_text(capsys, "undo", session, "--yes")
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
@@ -200,11 +198,11 @@ def test_without_a_repository_the_last_session_is_that_of_the_directory(
     mine, other = tmp_path / "mine", tmp_path / "other"
     for directory in (mine, other / "below"):
         write(directory / "a.txt", "one\n")
-    work(mine)
+    run_two_turns(mine)
     monkeypatch.chdir(other)
     run_text(capsys, "undo", "--yes", code=2)
     assert texts(mine)["n.txt"] == "new\n"
-    work(other)
+    run_two_turns(other)
     monkeypatch.chdir(mine)
     run_text(capsys, "undo", "--yes")
     assert ("n.txt" in texts(mine), "n.txt" in texts(other)) == (False, True)
@@ -219,9 +217,9 @@ def test_in_a_git_worktree_the_last_session_is_that_of_this_checkout(
     beside, within = root.parent / "beside", root / "within"
     git(root, "worktree", "add", "-q", str(beside))
     git(root, "worktree", "add", "-q", str(within))
-    in_main, _ = work(root)
-    in_beside, _ = work(beside)
-    in_within, _ = work(within)
+    in_main, _ = run_two_turns(root)
+    in_beside, _ = run_two_turns(beside)
+    in_within, _ = run_two_turns(within)
     expected = {root: in_main, beside: in_beside, within: in_within}
     found = {}
     for checkout in expected:
@@ -238,12 +236,12 @@ def test_in_a_git_worktree_the_last_session_is_that_of_this_checkout(
     )
 
 
-def test_where_nobody_has_worked_there_is_no_last_session_and_the_way_to_another_is_named(
+def test_in_an_unused_directory_there_is_no_last_session_and_a_hint_names_others(
     root: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beside = root.parent / "beside"
     git(root, "worktree", "add", "-q", str(beside))
-    session, _ = work(root)
+    session, _ = run_two_turns(root)
     monkeypatch.chdir(beside)
     capsys.readouterr()
     codes = [run_command(words) for words in (["undo", "--yes"], ["session", "rm", "last", "--yes"])]
@@ -257,42 +255,42 @@ def test_where_nobody_has_worked_there_is_no_last_session_and_the_way_to_another
     )
 
 
-def test_what_is_restored_last_is_the_last_thrown_away_here(
+def test_restore_last_means_the_last_session_removed_in_this_checkout(
     root: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beside = root.parent / "beside"
     git(root, "worktree", "add", "-q", str(beside))
-    mine, _ = work(root)
-    other, _ = work(beside)
+    mine, _ = run_two_turns(root)
+    other, _ = run_two_turns(beside)
     run_text(capsys, "session", "rm", mine, "--yes")
     run_text(capsys, "session", "rm", other, "--yes")
     assert [each["id"] for each in run_json(capsys, "session", "restore", "last")] == [mine]
 
 
 def test_a_session_without_its_worktree_is_undone_where_it_continued(root: Path, capsys: Out) -> None:
-    session, _ = work(root)
+    session, _ = run_two_turns(root)
 
-    async def began_elsewhere() -> None:
+    async def move_session_elsewhere() -> None:
         async with open_offline_sessions(".", os.environ) as offline:
             found = await offline.store.get_session(session)
             gone = replace(found, directory=str(root.parent / "discarded"))
             await offline.journal.commit(SessionUpdated(info=gone))
 
-    asyncio.run(began_elsewhere())
+    asyncio.run(move_session_elsewhere())
     assert "removed      n.txt" in run_text(capsys, "undo", session, "--yes")
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
 
 
-def test_a_configuration_that_is_broken_does_not_stand_in_the_way(root: Path, capsys: Out) -> None:
-    work(root)
+def test_a_broken_configuration_does_not_prevent_undo(root: Path, capsys: Out) -> None:
+    run_two_turns(root)
     write(root / "opencode.json", '{"model": ')
     run_text(capsys, "undo", "--yes")
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
 
 
-def test_what_is_missing_refuses_with_a_code_of_its_own(root: Path, capsys: Out) -> None:
-    session, _ = work(root)
-    for path in Path(place().objects).rglob("*"):
+def test_a_missing_snapshot_refuses_the_undo_with_exit_code_1(root: Path, capsys: Out) -> None:
+    session, _ = run_two_turns(root)
+    for path in Path(find_location().objects).rglob("*"):
         if path.is_file():
             path.unlink()
     out = run_text(capsys, "undo", "--yes", code=1)
@@ -306,15 +304,15 @@ def test_what_is_missing_refuses_with_a_code_of_its_own(root: Path, capsys: Out)
 
 
 def test_doctor_reports_an_interrupted_undo(root: Path, capsys: Out) -> None:
-    work(root)
+    run_two_turns(root)
     assert not [each for each in run_json(capsys, "doctor")["findings"] if each["area"] == "undo"]
-    write(Path(place().intent), "{}")
+    write(Path(find_location().intent), "{}")
     (found,) = [each for each in run_json(capsys, "doctor", code=1)["findings"] if each["area"] == "undo"]
     assert (found["severity"], found["what"]) == ("problem", "a restore of files was interrupted")
 
 
-def test_gc_lets_go_of_what_removed_sessions_needed(root: Path, capsys: Out) -> None:
-    session, _ = work(root)
+def test_gc_releases_what_removed_sessions_needed(root: Path, capsys: Out) -> None:
+    session, _ = run_two_turns(root)
     run_text(capsys, "session", "rm", session, "--yes")
     assert run_json(capsys, "storage", "gc")["snapshots"][0]["released"] == []
     run_text(capsys, "session", "restore", session)
@@ -323,8 +321,8 @@ def test_gc_lets_go_of_what_removed_sessions_needed(root: Path, capsys: Out) -> 
     assert swept["released"] == [{"session": session, "reason": "it is gone"}]
 
 
-def test_the_diff_of_a_session_and_of_a_message_as_a_patch(root: Path, capsys: Out) -> None:
-    session, prompts = work(root)
+def test_the_diff_of_a_session_or_a_message_is_printed_as_a_patch(root: Path, capsys: Out) -> None:
+    session, prompts = run_two_turns(root)
     rows = [line.split() for line in run_text(capsys, "session", "diff", session).splitlines()]
     assert rows[1:] == [["+1", "-1", "a.txt"], ["+1", "-1", "b.txt"], ["+1", "-0", "n.txt"]]
     assert [
@@ -340,9 +338,9 @@ def test_the_diff_of_a_session_and_of_a_message_as_a_patch(root: Path, capsys: O
     assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
 
 
-def test_without_snapshots_the_patch_is_made_of_what_is_stored(root: Path, capsys: Out) -> None:
-    session, _ = work(root)
-    for path in Path(place().objects).rglob("*"):
+def test_without_snapshots_the_patch_is_made_of_the_stored_diff(root: Path, capsys: Out) -> None:
+    session, _ = run_two_turns(root)
+    for path in Path(find_location().objects).rglob("*"):
         if path.is_file():
             path.unlink()
     write(root / "all.patch", run_text(capsys, "session", "diff", session, "--format", "patch"))
@@ -351,7 +349,7 @@ def test_without_snapshots_the_patch_is_made_of_what_is_stored(root: Path, capsy
 
 
 def test_undone_changes_are_not_in_the_diff(root: Path, capsys: Out) -> None:
-    session, _ = work(root)
+    session, _ = run_two_turns(root)
     run_text(capsys, "undo", "--yes")
     patch = run_text(capsys, "session", "diff", session, "--format", "patch")
     assert "a.txt" in patch
@@ -359,8 +357,8 @@ def test_undone_changes_are_not_in_the_diff(root: Path, capsys: Out) -> None:
     assert [each["file"] for each in run_json(capsys, "session", "diff", session)] == ["a.txt"]
 
 
-def test_a_fork_by_hand_keeps_what_it_takes_to_undo_it(root: Path, capsys: Out) -> None:
-    session, _ = work(root)
+def test_a_manual_fork_can_be_undone(root: Path, capsys: Out) -> None:
+    session, _ = run_two_turns(root)
     fork = run_json(capsys, "session", "fork", session)["id"]
     run_text(capsys, "session", "rm", session, "--yes", "--no-trash")
     run_text(capsys, "storage", "gc")

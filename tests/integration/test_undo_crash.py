@@ -73,11 +73,11 @@ async def test_the_changes_of_a_killed_run_can_be_undone(root: Path, how: str, f
 
 
 @pytest.mark.parametrize(("how", "stands"), [("before", False), ("after", True)])
-async def test_a_killed_undo_is_rolled_back_or_kept_as_the_session_says(
+async def test_a_killed_undo_is_rolled_back_or_completed_depending_on_the_session(
     root: Path, how: str, stands: bool
 ) -> None:
     before = read_tree(root)
-    session, prompt, changed = await work(root)
+    session, prompt, changed = await run_and_undo(root)
     run_killed(root, how, session, prompt)
     assert read_tree(root) == before
     # A person works meanwhile. Neither way may touch their file.
@@ -96,7 +96,7 @@ async def test_a_killed_undo_is_rolled_back_or_kept_as_the_session_says(
             assert read_tree(root) == before | own_file
 
 
-async def work(root: Path) -> tuple[SessionID, MessageID, dict[bytes, tuple[str, bytes]]]:
+async def run_and_undo(root: Path) -> tuple[SessionID, MessageID, dict[bytes, tuple[str, bytes]]]:
     many = f"for i in $(seq {MANY}); do echo $i > many-$i.txt; done; rm b.txt; echo two > a.txt"
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash(many))
@@ -106,7 +106,7 @@ async def work(root: Path) -> tuple[SessionID, MessageID, dict[bytes, tuple[str,
 @pytest.mark.slow
 async def test_an_undo_killed_between_files_is_completed_at_the_next_opening(root: Path) -> None:
     before = read_tree(root)
-    session, prompt, changed = await work(root)
+    session, prompt, changed = await run_and_undo(root)
     halves = 0
     for left in (MANY - 1, MANY // 2, 3):
         with start(root, "slow", session, prompt) as child:
@@ -124,11 +124,11 @@ async def test_an_undo_killed_between_files_is_completed_at_the_next_opening(roo
     assert halves
 
 
-def test_undo_says_what_of_a_dead_run_could_not_be_stored(
+def test_undo_reports_changes_of_a_dead_run_that_could_not_be_stored(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(root)
-    session, _, _ = asyncio.run(work(root))
+    session, _, _ = asyncio.run(run_and_undo(root))
     killed = run_killed(root, "command")
     (document,) = Path(paths_from(os.environ).storage).glob(f"session/*/{killed}.json")
     document.write_text("{")

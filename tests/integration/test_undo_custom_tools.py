@@ -23,11 +23,11 @@ from weft.tool.contract import Tool, ToolContext, ToolResult
 ASK = (Rule(permission="*", pattern="*", action="ask"),)
 
 
-class Nothing(Struct, frozen=True):
+class NoInput(Struct, frozen=True):
     pass
 
 
-def place(root: Path) -> Place:
+def make_place(root: Path) -> Place:
     project = Project(id=ProjectID("p"), worktree="/", time=ProjectTime(created=NOW, updated=NOW))
     return Place(project=project, directory=str(root), worktree="/")
 
@@ -39,13 +39,13 @@ async def test_changes_of_a_custom_tool_are_undone_and_those_of_a_person_during_
     write(root / "a.txt", "one\n")
     write(root / "b.txt", "b\n")
 
-    async def meddle(wanted: Nothing, ctx: ToolContext) -> ToolResult:
+    async def change_around_asking(wanted: NoInput, ctx: ToolContext) -> ToolResult:
         write(root / "a.txt", "before asking\n")
         await ctx.ask("meddle", "*")
         write(root / "c.txt", "after asking\n")
         return ToolResult(title="", output="done")
 
-    tool = Tool(name="meddle", about="Change things.", takes=Nothing, run=meddle)
+    tool = Tool(name="meddle", about="Change things.", takes=NoInput, run=change_around_asking)
     undoing = UndoSettings(base=str(tmp_path / "snapshots"), environ=os.environ)
     async with open_engine(
         [UseTool(tool="meddle")],
@@ -53,7 +53,7 @@ async def test_changes_of_a_custom_tool_are_undone_and_those_of_a_person_during_
         clock=HandClock(NOW),
         tools=(tool,),
         rules=ASK,
-        place=place(root),
+        place=make_place(root),
         undo=undoing,
         permissions=PermissionSettings(policy=AskPolicy(answered=True)),
     ) as engine:
@@ -77,6 +77,32 @@ async def test_changes_of_a_custom_tool_are_undone_and_those_of_a_person_during_
         }
         assert text(root / "a.txt") == "one\n"
         assert text(root / "b.txt") == "me\n"
+
+
+async def test_a_tool_that_names_its_files_changes_those_and_no_others(tmp_path: Path) -> None:
+    root = tmp_path / "loom"
+    write(root / "a.txt", "one\n")
+    write(root / "b.txt", "b\n")
+
+    async def change(wanted: NoInput, ctx: ToolContext) -> ToolResult:
+        async with ctx.watch(str(root / "a.txt")):
+            write(root / "a.txt", "two\n")
+            write(root / "b.txt", "a person's\n")
+        return ToolResult(title="", output="done")
+
+    tool = Tool(name="change", about="Change a file.", takes=NoInput, run=change, watch_all=False)
+    undoing = UndoSettings(base=str(tmp_path / "snapshots"), environ=os.environ)
+    script = [UseTool(tool="change")], [Say(text="Done.")]
+    async with open_engine(*script, tools=(tool,), place=make_place(root), undo=undoing) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        prompt = await engine.api.submit(session, text_prompt("go"))
+        async for published in engine.api.events(after=0):
+            if published.event.type == "session.idle":
+                break
+        done = await engine.api.revert(session, prompt.info.id)
+
+    assert {Path(each.file).name: each.fate for each in done.files} == {"a.txt": "restored"}
+    assert (text(root / "a.txt"), text(root / "b.txt")) == ("one\n", "a person's\n")
 
 
 def text(path: Path) -> str:

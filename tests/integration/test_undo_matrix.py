@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from given.snapshot_harness import git, read_tree
-from given.undo_cases import CASES, Case, lay_out, to_table
+from given.undo_cases import CASES, Case, to_table, write_files
 from given.undo_harness import open_undo_harness
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "undo-cases.md"
@@ -16,9 +16,9 @@ Files = dict[bytes, tuple[str, bytes]]
 
 
 @pytest.mark.parametrize("row", CASES, ids=lambda row: row.name)
-async def test_each_file_becomes_what_the_table_says(row: Case, tmp_path: Path) -> None:
+async def test_each_file_has_the_fate_of_the_table(row: Case, tmp_path: Path) -> None:
     root = tmp_path / "loom"
-    lay_out(root, row)
+    write_files(root, row)
     before = read_tree(root)
     async with open_undo_harness(root, directory=root / row.below, config=row.config) as harness:
         prompt = await row.play(harness)
@@ -66,5 +66,5 @@ def repository_of(root: Path) -> tuple[str, ...]:
     return git(root, "rev-parse", "HEAD"), git(root, "for-each-ref"), index, git(root, "stash", "list")
 
 
-def test_the_table_in_the_docs_is_the_table_that_was_tried() -> None:
+def test_the_table_in_the_documentation_is_the_tested_one() -> None:
     assert to_table() in DOCS.read_text()

@@ -61,7 +61,7 @@ class World:
 
     # --- the two at work ---
 
-    def person_works(self) -> None:
+    def change_as_person(self) -> None:
         name, after = self.pick()
         if after is None:
             (self.root / name).unlink()
@@ -69,7 +69,7 @@ class World:
             (self.root / name).write_text(after)
         self.change(name, after, None)
 
-    def agent_will(self, turn: int) -> Action:
+    def next_action(self, turn: int) -> Action:
         """Return the next action of the agent, and record it as done: nothing can prevent it."""
         self._calls += 1
         fresh = [name for name in NAMES if name not in self.files]
@@ -88,7 +88,7 @@ class World:
 
     # --- what undo leads to ---
 
-    def without(self, since: int) -> dict[str, str]:
+    def list_files_without(self, since: int) -> dict[str, str]:
         """Return the files after undoing the agent's turns from one on, change by change: as long as a file is what the
         agent left, or what it had found, as if that change had been undone already."""
         files = dict(self.files)
@@ -112,7 +112,7 @@ class World:
                 calls[event.call] = replace(event, before=known.before) if known else event
         return [change for change in calls.values() if change.before != change.after]
 
-    def persons(self) -> dict[str, str]:
+    def list_files_of_person(self) -> dict[str, str]:
         """Return the files whose text the person wrote."""
         last = {event.name: event for event in self.events if event.after is not None}
         return {
@@ -121,7 +121,7 @@ class World:
             if name in last and last[name].turn is None and last[name].after == text
         }
 
-    def stands(self) -> dict[str, str]:
+    def read_files(self) -> dict[str, str]:
         return {path.name: path.read_text() for path in self.root.iterdir() if path.is_file()}
 
 
@@ -131,28 +131,28 @@ class World:
 async def test_undo_reverts_the_work_of_the_agent_and_none_of_the_person(
     tmp_path: Path, seed: int, repository: bool
 ) -> None:
-    world = lay_out(tmp_path / "loom", seed, repository=repository)
+    world = make_world(tmp_path / "loom", seed, repository=repository)
     async with open_undo_harness(world.root) as harness:
         prompts = [await take_turn(harness, world, turn) for turn in range(TURNS)]
-        assert world.stands() == world.files
+        assert world.read_files() == world.files
         for _ in range(TURNS):
             # Back and forth between any of the turns, and forward to the end.
             turn = world.random.randrange(TURNS)
             await harness.undo(prompts[turn])
-            assert world.stands() == world.without(turn)
-            assert world.persons().items() <= world.stands().items()
+            assert world.read_files() == world.list_files_without(turn)
+            assert world.list_files_of_person().items() <= world.read_files().items()
         await harness.redo()
-        assert world.stands() == world.files
+        assert world.read_files() == world.files
 
 
-def lay_out(root: Path, seed: int, *, repository: bool) -> World:
+def make_world(root: Path, seed: int, *, repository: bool) -> World:
     root.mkdir()
     world = World(root, Random(seed))
     for _ in NAMES:
-        world.person_works()
+        world.change_as_person()
     if repository:
         init_repository(root)
-    world.person_works()
+    world.change_as_person()
     return world
 
 
@@ -162,16 +162,16 @@ async def take_turn(harness: UndoHarness, world: World, turn: int) -> MessageID:
     for _ in range(world.random.randint(1, 2)):
         actions: list[Action] = []
         if world.random.random() < 0.5:
-            actions.append(_later(world))
-        actions.append(world.agent_will(turn))
+            actions.append(_draw_action_of_person(world))
+        actions.append(world.next_action(turn))
         answers.append(actions)
     prompt = await harness.run_turn(*answers)
     for _ in range(world.random.randint(0, 2)):
-        world.person_works()
+        world.change_as_person()
     return prompt
 
 
-def _later(world: World) -> Action:
+def _draw_action_of_person(world: World) -> Action:
     """Return what the person will do, chosen now, so that the world records it in order."""
     name, after = world.pick()
     world.change(name, after, None)

@@ -41,13 +41,13 @@ def call_in(message: MessageWithParts) -> ToolPart:
     return part
 
 
-def done(message: MessageWithParts) -> CompletedState:
+def get_completed(message: MessageWithParts) -> CompletedState:
     state = call_in(message).state
     assert isinstance(state, CompletedState)
     return state
 
 
-async def begun(engine: Engine, session: SessionID, words: str) -> None:
+async def wait_for_output(engine: Engine, session: SessionID, words: str) -> None:
     """Returns once the running command has said these words."""
     async for published in engine.api.events(after=0):
         match published.event:
@@ -58,7 +58,7 @@ async def begun(engine: Engine, session: SessionID, words: str) -> None:
                 pass
 
 
-async def stored(engine: Engine, words: str) -> None:
+async def wait_for_text(engine: Engine, words: str) -> None:
     """Returns once a part with these words is stored."""
     async for published in engine.api.events(after=0):
         match published.event:
@@ -86,16 +86,16 @@ async def test_the_command_is_stored_in_the_session_and_no_model_is_asked(tmp_pa
             None,
         )
         assert answer.info.time.completed is not None
-        assert (call_in(answer).tool, done(answer).input, done(answer).title) == (
+        assert (call_in(answer).tool, get_completed(answer).input, get_completed(answer).title) == (
             "bash",
             {"command": "echo hello; pwd"},
             "",
         )
-        assert done(answer).output == f"hello\n{tmp_path}\n"
+        assert get_completed(answer).output == f"hello\n{tmp_path}\n"
         assert engine.provider.requests == []
 
 
-async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> None:
+async def test_the_model_sees_the_command_with_the_next_prompt(tmp_path: Path) -> None:
     async with open_in(tmp_path, [Say(text="I see.")]) as (engine, session):
         await engine.api.shell(session, ShellInput(command="echo hello; exit 3"))
         await engine.api.prompt(session, text_prompt("why?"))
@@ -110,18 +110,18 @@ async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> Non
         assert isinstance(asked, UserModelMessage)
 
 
-async def test_what_it_says_is_told_while_it_runs_and_the_session_is_busy(tmp_path: Path) -> None:
+async def test_its_output_is_published_while_it_runs_and_the_session_is_busy(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     async with open_in(tmp_path) as (engine, session):
         running = asyncio.create_task(
             engine.api.shell(session, ShellInput(command=f"echo first; cat {gate}"))
         )
-        await begun(engine, session, "first")
+        await wait_for_output(engine, session, "first")
         assert await engine.api.get_status(session) == Busy()
         await asyncio.to_thread(gate.write_text, "second\n")
 
-        assert done(await running).output == "first\nsecond\n"
+        assert get_completed(await running).output == "first\nsecond\n"
         assert await engine.api.get_status(session) == Idle()
         statuses = []
         async for published in engine.api.events(after=0):
@@ -132,51 +132,53 @@ async def test_what_it_says_is_told_while_it_runs_and_the_session_is_busy(tmp_pa
         assert statuses == [Busy(), Idle()]
 
 
-async def test_a_prompt_that_comes_in_meanwhile_is_answered_after_it(tmp_path: Path) -> None:
+async def test_a_prompt_sent_during_the_command_is_answered_afterwards(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     async with open_in(tmp_path, [Say(text="Here I am.")]) as (engine, session):
         running = asyncio.create_task(
             engine.api.shell(session, ShellInput(command=f"echo first; cat {gate}"))
         )
-        await begun(engine, session, "first")
+        await wait_for_output(engine, session, "first")
         prompting = asyncio.create_task(engine.api.prompt(session, text_prompt("are you there?")))
-        await stored(engine, "are you there?")
+        await wait_for_text(engine, "are you there?")
         assert engine.provider.requests == []
         await asyncio.to_thread(gate.write_text, "second\n")
         command, answer = await running, await prompting
 
-        assert done(command).output == "first\nsecond\n"
+        assert get_completed(command).output == "first\nsecond\n"
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["Here I am."]
         (request,) = engine.provider.requests
         assert "second" in str(request.messages)
         assert (await engine.api.get_session(session)).title == "are you there?"
 
 
-async def test_a_session_that_is_being_run_is_busy(tmp_path: Path) -> None:
+async def test_a_running_session_is_busy(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     async with open_in(tmp_path) as (engine, session):
         running = asyncio.create_task(
             engine.api.shell(session, ShellInput(command=f"echo first; cat {gate}"))
         )
-        await begun(engine, session, "first")
+        await wait_for_output(engine, session, "first")
         with pytest.raises(SessionBusyError):
             await engine.api.shell(session, ShellInput(command="echo no"))
         await asyncio.to_thread(gate.write_text, "")
         await running
-        assert done(await engine.api.shell(session, ShellInput(command="echo yes"))).output == "yes\n"
+        assert (
+            get_completed(await engine.api.shell(session, ShellInput(command="echo yes"))).output == "yes\n"
+        )
 
 
 async def test_an_abort_kills_the_command_with_its_children_and_keeps_its_output(tmp_path: Path) -> None:
     command = f"sleep 600 & echo $! > {tmp_path}/pid; echo first; wait"
     async with open_in(tmp_path) as (engine, session):
         running = asyncio.create_task(engine.api.shell(session, ShellInput(command=command)))
-        await begun(engine, session, "first")
+        await wait_for_output(engine, session, "first")
         assert await engine.api.abort(session) is True
         answer = await running
 
-        assert done(answer).output == "first\n\n\n<metadata>\nUser aborted the command\n</metadata>"
+        assert get_completed(answer).output == "first\n\n\n<metadata>\nUser aborted the command\n</metadata>"
         assert isinstance(answer.info, AssistantMessage)
         assert answer.info.time.completed is not None
         assert await engine.api.get_status(session) == Idle()
@@ -193,7 +195,7 @@ def is_alive(pid: int) -> bool:
 async def test_an_abort_before_the_command_starts_leaves_nothing_open(tmp_path: Path) -> None:
     async with open_in(tmp_path) as (engine, session):
         running = asyncio.create_task(engine.api.shell(session, ShellInput(command="touch ran")))
-        await stored(engine, USER_RAN_TOOL)
+        await wait_for_text(engine, USER_RAN_TOOL)
         while not await engine.api.abort(session):
             await asyncio.wait([running], timeout=0)
         answer = await running
@@ -220,7 +222,7 @@ async def test_a_command_that_cannot_be_run_is_a_failed_part(tmp_path: Path) -> 
         assert "No such file or directory" in state.error
 
 
-async def said_by(argv: tuple[str, ...], home: Path) -> str:
+async def run_and_read(argv: tuple[str, ...], home: Path) -> str:
     heard = bytearray()
 
     async def hear(piece: bytes) -> None:
@@ -235,12 +237,12 @@ async def said_by(argv: tuple[str, ...], home: Path) -> str:
     return heard.decode()
 
 
-async def test_in_bash_the_persons_aliases_are_known_and_the_text_is_taken_as_typed(tmp_path: Path) -> None:
+async def test_in_bash_the_persons_aliases_work_and_the_text_is_used_as_typed(tmp_path: Path) -> None:
     (tmp_path / ".bashrc").write_text("echo noise; alias greet='echo hello'\n")
     typed = """greet "$HOME" '$1' `echo "two"` \\$x"""
-    assert await said_by(to_argv("/bin/bash", typed), tmp_path) == f"hello {tmp_path} $1 two $x\n"
+    assert await run_and_read(to_argv("/bin/bash", typed), tmp_path) == f"hello {tmp_path} $1 two $x\n"
 
 
-def test_other_shells_are_given_the_text_as_it_is() -> None:
+def test_other_shells_get_the_text_unchanged() -> None:
     assert to_argv("/usr/bin/fish", "ls") == ("/usr/bin/fish", "-c", "ls")
     assert to_argv("/bin/sh", "ls") == ("/bin/sh", "-c", "ls")

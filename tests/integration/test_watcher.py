@@ -27,7 +27,7 @@ WATCH_ALL = "OPENCODE_EXPERIMENTAL_FILEWATCHER"
 WATCH_NOTHING = "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER"
 
 
-def test_what_is_watched_is_as_flags_and_configuration_say(project: Path) -> None:
+def test_flags_and_configuration_decide_what_is_watched(project: Path) -> None:
     where = os.path.realpath(project)
     nothing = WatchScope(directory=where)
     head = WatchScope(directory=where, worktree=where, git_dir=f"{where}/.git")
@@ -47,7 +47,7 @@ def test_without_a_repository_nothing_is_watched(tmp_path: Path) -> None:
     assert read_watch_scope(where, environment(**{WATCH_ALL: "1"})) == WatchScope(directory=where)
 
 
-def test_the_head_of_a_worktree_is_its_own(project: Path, tmp_path: Path) -> None:
+def test_a_worktree_has_its_own_head(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     subprocess.run(["git", "worktree", "add", "-q", str(other)], cwd=project, check=True)
     scope = read_watch_scope(str(other), environment())
@@ -69,7 +69,7 @@ def test_the_head_of_a_worktree_is_its_own(project: Path, tmp_path: Path) -> Non
         ("4913", False),
     ],
 )
-def test_what_programs_make_is_not_told(path: str, reported: bool) -> None:
+def test_build_artefacts_are_not_reported(path: str, reported: bool) -> None:
     scope = WatchScope(directory="/p", all_files=True, ignore=("made", "*.gen"))
     assert scope.wants(f"/p/{path}") is reported
 
@@ -78,15 +78,15 @@ def hear(events: Iterator[dict[str, Any]], *types: str) -> Iterator[dict[str, An
     return (event for event in events if event["type"] in types)
 
 
-class Stirring:
+class RepeatedChange:
     """Changes a file again and again until the change is reported, because nothing says when watching has begun."""
 
     def __init__(self, *commands: list[str], cwd: Path) -> None:
         self._commands, self._cwd = commands, cwd
         self._heard = threading.Event()
-        self._thread = threading.Thread(target=self._stir)
+        self._thread = threading.Thread(target=self._change_until_reported)
 
-    def _stir(self) -> None:
+    def _change_until_reported(self) -> None:
         while not self._heard.is_set():
             for command in self._commands:
                 subprocess.run(command, cwd=self._cwd, check=True, capture_output=True)
@@ -101,11 +101,11 @@ class Stirring:
         self._thread.join()
 
 
-def test_a_checked_out_branch_is_sent_to_listeners(tmp_path: Path) -> None:
+def test_a_changed_branch_is_reported(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server, stream_events(server, "/event") as events:
         subprocess.run(["git", "branch", "other"], cwd=server.project, check=True)
         reported = hear(events, "vcs.branch.updated", "file.watcher.updated")
-        with Stirring(["git", "switch", "other"], ["git", "switch", "main"], cwd=server.project):
+        with RepeatedChange(["git", "switch", "other"], ["git", "switch", "main"], cwd=server.project):
             first = next(reported)
             # A branch that is switched back before anybody looked was never another.
             second = next(event for event in reported if event["type"] == "vcs.branch.updated")
@@ -117,13 +117,11 @@ def test_a_checked_out_branch_is_sent_to_listeners(tmp_path: Path) -> None:
 def list_changed_files(server: ProjectServer, events: Iterator[dict[str, Any]]) -> dict[str, Any]:
     script = "echo x >> node_modules/b.js; echo x >> a.txt"
     (server.project / "node_modules").mkdir()
-    with Stirring(["sh", "-c", script], cwd=server.project):
+    with RepeatedChange(["sh", "-c", script], cwd=server.project):
         return next(hear(events, "file.watcher.updated"))
 
 
-def test_all_files_are_told_of_if_the_flag_asks_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_files_are_reported_with_the_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(WATCH_ALL, "1")
     with serve_project(tmp_path) as server, stream_events(server, "/event") as events:
         reported = list_changed_files(server, events)

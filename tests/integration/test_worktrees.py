@@ -81,7 +81,7 @@ def name_of(repository: WorktreeRepository) -> list[str]:
 # --- making one ---
 
 
-def test_a_worktree_lies_where_opencode_has_its_own_on_a_branch_of_its_name(harness: WorktreeHarness) -> None:
+def test_a_worktree_is_where_opencode_puts_its_own_on_a_branch_of_its_name(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("Fix the Loom!")
     home = paths_from(os.environ).worktrees
     assert worktree == Worktree(
@@ -98,7 +98,7 @@ def test_a_worktree_belongs_to_the_project_of_its_repository(harness: WorktreeHa
     assert read_repository(str(directory), os.environ).project == harness.repository.project
 
 
-def test_what_is_not_committed_stays_with_the_person(harness: WorktreeHarness) -> None:
+def test_uncommitted_changes_stay_with_the_person(harness: WorktreeHarness) -> None:
     harness.write("a.txt", "mine\n")
     harness.write("new.txt", "mine, too\n")
     before = harness.status()
@@ -108,7 +108,7 @@ def test_what_is_not_committed_stays_with_the_person(harness: WorktreeHarness) -
     assert harness.status() == before
 
 
-def test_a_name_that_is_taken_gets_another_beside_it(harness: WorktreeHarness) -> None:
+def test_a_name_in_use_gets_a_suffix(harness: WorktreeHarness) -> None:
     harness.git("branch", "opencode/x")
     worktree, _ = harness.make("x")
     assert worktree.name.startswith("x-")
@@ -134,7 +134,7 @@ def test_a_worktree_requires_git_and_a_commit(tmp_path: Path) -> None:
         read_repository(str(tmp_path), os.environ)
 
 
-def test_a_name_without_a_letter_names_nothing(harness: WorktreeHarness) -> None:
+def test_a_name_without_letters_is_refused(harness: WorktreeHarness) -> None:
     with pytest.raises(InvalidInputError):
         harness.make("!!!")
 
@@ -155,7 +155,7 @@ def test_hooks_of_the_repository_do_not_run(harness: WorktreeHarness) -> None:
     assert not (harness.root / "ran").exists()
 
 
-def test_what_does_not_come_along_is_said(harness: WorktreeHarness) -> None:
+def test_omitted_submodules_and_large_files_are_reported(harness: WorktreeHarness) -> None:
     harness.write(".gitmodules", "")
     harness.write(".gitattributes", "*.bin filter=lfs\n")
     harness.git("add", "-A")
@@ -164,10 +164,10 @@ def test_what_does_not_come_along_is_said(harness: WorktreeHarness) -> None:
     assert [hint.partition(" ")[0] for hint in list_hints(worktree)] == ["submodules", "large"]
 
 
-# --- how it stands ---
+# --- the state of a worktree ---
 
 
-def test_how_a_worktree_stands(harness: WorktreeHarness) -> None:
+def test_the_state_of_a_worktree_is_read(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     assert read_state(harness.repository, worktree) == WorktreeState()
     (directory / "new.txt").write_text("new\n")
@@ -194,7 +194,7 @@ def test_a_worktree_is_found_by_name_or_as_the_only_one(harness: WorktreeHarness
         get_worktree(harness.repository, "third")
 
 
-def test_a_session_has_its_worktree_alone(harness: WorktreeHarness) -> None:
+def test_a_worktree_is_used_by_one_session(harness: WorktreeHarness) -> None:
     worktree, _ = harness.make("x")
     with (
         lock_worktree(harness.repository, worktree),
@@ -209,7 +209,7 @@ def test_a_session_has_its_worktree_alone(harness: WorktreeHarness) -> None:
 # --- merging ---
 
 
-def test_everything_that_was_done_comes_over_and_nothing_is_committed(harness: WorktreeHarness) -> None:
+def test_merging_brings_all_work_and_commits_nothing(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "committed.txt").write_text("committed\n")
     harness.git("add", "-A", at=directory)
@@ -248,7 +248,7 @@ def test_everything_that_was_done_comes_over_and_nothing_is_committed(harness: W
     assert harness.git("stash", "list") == ""
 
 
-def test_the_persons_own_changes_stay_in_the_same_file_too(harness: WorktreeHarness) -> None:
+def test_the_persons_own_changes_are_kept_even_in_the_same_file(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "a.txt").write_text("ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n")
     harness.write("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n")
@@ -258,7 +258,7 @@ def test_the_persons_own_changes_stay_in_the_same_file_too(harness: WorktreeHarn
     assert (harness.root / "mine.txt").read_text() == "mine\n"
 
 
-def test_a_change_in_the_very_second_of_the_commit_is_seen(harness: WorktreeHarness) -> None:
+def test_a_change_made_in_the_second_of_the_commit_is_seen(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "a.txt").write_text("ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n")
     second = 1_700_000_000
@@ -291,7 +291,7 @@ def test_a_conflict_changes_nothing_and_names_the_file(harness: WorktreeHarness)
     assert harness.files()["new.txt"] == "new\n"
 
 
-def test_a_file_that_git_does_not_know_is_never_overwritten(harness: WorktreeHarness) -> None:
+def test_an_untracked_file_is_never_overwritten(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "new.txt").write_text("theirs\n")
     (directory / "other.txt").write_text("theirs\n")
@@ -303,7 +303,7 @@ def test_a_file_that_git_does_not_know_is_never_overwritten(harness: WorktreeHar
     assert harness.files() == before
 
 
-def test_an_ignored_file_is_not_overwritten_either(harness: WorktreeHarness) -> None:
+def test_an_ignored_file_is_never_overwritten(harness: WorktreeHarness) -> None:
     harness.write(".git/info/exclude", "secret.txt\n")
     worktree, directory = harness.make("x")
     (directory / "secret.txt").write_text("theirs\n")
@@ -314,7 +314,7 @@ def test_an_ignored_file_is_not_overwritten_either(harness: WorktreeHarness) -> 
     assert (harness.root / "secret.txt").read_text() == "mine\n"
 
 
-def test_the_same_file_on_both_sides_is_no_conflict(harness: WorktreeHarness) -> None:
+def test_equal_files_on_both_sides_do_not_conflict(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "new.txt").write_text("same\n")
     harness.write("new.txt", "same\n")
@@ -347,7 +347,7 @@ def test_a_file_may_become_a_directory_and_a_directory_a_file(harness: WorktreeH
     assert (harness.root / "sub").read_text() == "a file now\n"
 
 
-def test_a_directory_with_files_of_the_persons_does_not_become_a_file(harness: WorktreeHarness) -> None:
+def test_a_directory_with_files_of_the_person_does_not_become_a_file(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "sub" / "c.txt").unlink()
     (directory / "sub").rmdir()
@@ -370,7 +370,7 @@ def test_merging_keeps_the_permissions_of_files(harness: WorktreeHarness) -> Non
     assert (harness.root / "b.txt").stat().st_mode & 0o777 == 0o700
 
 
-def test_merging_again_brings_what_is_new(harness: WorktreeHarness) -> None:
+def test_merging_again_brings_new_work(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "a.txt").write_text("first\n")
     harness.merge(worktree)
@@ -385,7 +385,7 @@ def test_merging_again_brings_what_is_new(harness: WorktreeHarness) -> None:
     assert (harness.root / "a.txt").read_text() == "second\n"
 
 
-def test_a_merge_that_brings_nothing_says_why(harness: WorktreeHarness) -> None:
+def test_a_merge_without_changes_says_why(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
 
     def explain() -> str:
@@ -399,7 +399,7 @@ def test_a_merge_that_brings_nothing_says_why(harness: WorktreeHarness) -> None:
     assert explain() == "all of it was merged before; --again merges it once more"
 
 
-def test_what_was_merged_and_thrown_away_can_be_merged_again(harness: WorktreeHarness) -> None:
+def test_discarded_changes_can_be_merged_again(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "a.txt").write_text("theirs\n")
     harness.merge(worktree)
@@ -409,7 +409,7 @@ def test_what_was_merged_and_thrown_away_can_be_merged_again(harness: WorktreeHa
     assert (harness.root / "a.txt").read_text() == "theirs\n"
 
 
-def test_a_merge_that_was_interrupted_is_finished_by_doing_it_again(harness: WorktreeHarness) -> None:
+def test_an_interrupted_merge_is_finished_by_repeating_it(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     for number in range(5):
         (directory / f"new{number}.txt").write_text(f"{number}\n")
@@ -426,7 +426,7 @@ def test_a_merge_that_was_interrupted_is_finished_by_doing_it_again(harness: Wor
     }
 
 
-def test_a_commit_is_made_only_when_asked_for_and_of_nothing_else(harness: WorktreeHarness) -> None:
+def test_a_commit_is_made_only_on_request_and_contains_nothing_else(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "a.txt").write_text("theirs\n")
     (directory / "new.txt").write_text("new\n")
@@ -450,7 +450,7 @@ def test_a_commit_is_made_only_when_asked_for_and_of_nothing_else(harness: Workt
     ]
 
 
-def test_changes_of_the_persons_are_not_committed_by_the_way(harness: WorktreeHarness) -> None:
+def test_changes_of_the_person_are_not_committed(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "a.txt").write_text("ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n")
     harness.write("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n")
@@ -462,7 +462,7 @@ def test_changes_of_the_persons_are_not_committed_by_the_way(harness: WorktreeHa
     assert harness.git("log", "--oneline").count("\n") == 1
 
 
-def test_a_submodule_is_left_out_and_named(harness: WorktreeHarness, tmp_path: Path) -> None:
+def test_a_submodule_is_omitted_and_named(harness: WorktreeHarness, tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     harness.git("init", "-q", at=inner)
@@ -482,7 +482,7 @@ def test_a_worktree_cannot_be_merged_into_itself(harness: WorktreeHarness) -> No
         merge_worktree(read_repository(str(directory), os.environ), worktree)
 
 
-def test_line_endings_stay_as_the_checkout_has_them(harness: WorktreeHarness) -> None:
+def test_line_endings_of_the_checkout_are_kept(harness: WorktreeHarness) -> None:
     harness.write(".gitattributes", "*.win text eol=crlf\n")
     harness.write("x.win", "one\ntwo\n")
     harness.git("add", "-A")
@@ -513,7 +513,7 @@ def test_an_older_git_merges_file_by_file(harness: WorktreeHarness) -> None:
 # --- discarding ---
 
 
-def test_discarding_takes_the_files_the_branch_and_what_was_remembered(harness: WorktreeHarness) -> None:
+def test_discarding_removes_the_files_the_branch_and_the_record(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "a.txt").write_text("theirs\n")
     harness.merge(worktree)
@@ -524,7 +524,7 @@ def test_discarding_takes_the_files_the_branch_and_what_was_remembered(harness: 
     assert (harness.root / "a.txt").read_text() == "theirs\n"
 
 
-def test_what_is_discarded_unmerged_can_be_brought_back(harness: WorktreeHarness) -> None:
+def test_discarded_unmerged_work_can_be_recovered(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "new.txt").write_text("precious\n")
     assert not read_state(harness.repository, worktree).is_safe

@@ -10,17 +10,20 @@ from weft.model.session import SessionInfo
 from weft.model.wire import encode
 
 
-def strict(raw: bytes | str) -> Any:
+def parse_strictly(raw: bytes | str) -> Any:
     """Parse JSON with numbers as they are spelled: 1 is not 1.0."""
     return json.loads(raw, parse_float=str)
 
 
-def exported(session: SessionInfo, messages: Sequence[MessageWithParts]) -> Any:
+def to_export(session: SessionInfo, messages: Sequence[MessageWithParts]) -> Any:
     """Return a session as OpenCode exports it."""
-    return {"info": strict(encode(session)), "messages": [strict(encode(each)) for each in messages]}
+    return {
+        "info": parse_strictly(encode(session)),
+        "messages": [parse_strictly(encode(each)) for each in messages],
+    }
 
 
-def shapes(message: MessageWithParts) -> list[str]:
+def list_shapes(message: MessageWithParts) -> list[str]:
     return [shape(part) for part in message.parts]
 
 
@@ -36,11 +39,11 @@ def texts(messages: Sequence[MessageWithParts]) -> list[str]:
     return [part.text for part in parts if isinstance(part, TextPart | ReasoningPart)]
 
 
-def asked(request: dict[str, Any]) -> list[tuple[str, str]]:
+def to_conversation(request: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the conversation in a request: roles and texts, without the system prompt."""
     said = [(each["role"], each.get("content") or "") for each in request["messages"]]
-    return [(role, _joined(content)) for role, content in said if role != "system"]
+    return [(role, _join_text(content)) for role, content in said if role != "system"]
 
 
-def _joined(content: Any) -> str:
+def _join_text(content: Any) -> str:
     return content if isinstance(content, str) else "".join(piece.get("text", "") for piece in content)

@@ -1,4 +1,4 @@
-"""The real OpenCode 1.1.34, installed once, and a sandbox with a fake model for every module that uses it."""
+"""The real OpenCode 1.1.34, installed once, and a sandbox with a fake model for every module that uses it; and a later OpenCode."""
 
 import os
 import subprocess
@@ -11,10 +11,11 @@ from opencode.fake_model import FakeModel, open_fake_model
 from opencode.sandbox import Sandbox, make_sandbox
 
 VERSION = "1.1.34"
+NEWER_VERSION = "1.18.33"
 # Looked up while this file is loaded: later every test has a home of its own.
-CACHE = (
-    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft-tools" / f"opencode-{VERSION}"
-)
+TOOLS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft-tools"
+CACHE = TOOLS / f"opencode-{VERSION}"
+NEWER_CACHE = TOOLS / f"opencode-{NEWER_VERSION}"
 PROGRAM = Path(os.environ.get("WEFT_OPENCODE") or CACHE / "node_modules" / ".bin" / "opencode")
 
 LONGEST = 900
@@ -27,13 +28,27 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(LONGEST))
 
 
+def install(version: str, cache: Path) -> None:
+    command = ["npm", "install", "--prefix", str(cache), "--no-audit", "--no-fund", "--ignore-scripts"]
+    subprocess.run([*command, f"opencode-ai@{version}"], check=True)
+
+
 @pytest.fixture(scope="session")
 def program() -> Path:
     """The program, installed if it is missing: a skipped test proves nothing."""
     if not PROGRAM.exists():
-        install = ["npm", "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", "--ignore-scripts"]
-        subprocess.run([*install, f"opencode-ai@{VERSION}"], check=True)
+        install(VERSION, CACHE)
     return PROGRAM
+
+
+@pytest.fixture(scope="session")
+def newer_program() -> Path:
+    """OpenCode 1.18.33: the binary itself, without the script that selects one for this machine."""
+    modules = NEWER_CACHE / "node_modules"
+    if not modules.exists():
+        install(NEWER_VERSION, NEWER_CACHE)
+    [program, *_] = sorted(modules.glob("opencode-*/bin/opencode"), key=lambda it: len(str(it)))
+    return program
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -45,18 +60,18 @@ def _tidy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[FakeModel, str]]:
+def model_server() -> Iterator[tuple[FakeModel, str]]:
     with open_fake_model() as served:
         yield served
 
 
 @pytest.fixture(scope="module")
-def model(served: tuple[FakeModel, str]) -> FakeModel:
-    return served[0]
+def model(model_server: tuple[FakeModel, str]) -> FakeModel:
+    return model_server[0]
 
 
 @pytest.fixture(scope="module")
 def sandbox(
-    program: Path, served: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
+    program: Path, model_server: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Sandbox:
-    return make_sandbox(tmp_path_factory.mktemp("sandbox"), program, served[1])
+    return make_sandbox(tmp_path_factory.mktemp("sandbox"), program, model_server[1])

@@ -28,14 +28,14 @@ FAKE = replace(make_scripted_model("fake-model"), provider_id="fake")
 UNPRICED = replace(make_scripted_model("unpriced"), provider_id="fake", cost=None)
 
 
-class Speaking:
+class PromptProvider:
     """Plays the script. As in the fake model, titles are not part of it."""
 
     def __init__(self, script: ScriptedProvider) -> None:
         self._script = script
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        if _words(request.messages[0].content) == TITLE_REQUEST:
+        if _join_text(request.messages[0].content) == TITLE_REQUEST:
             return ScriptedProvider([[Say(text=TITLE)]], SystemClock()).stream(request)
         return self._script.stream(request)
 
@@ -48,22 +48,22 @@ class Engine(Struct, frozen=True, kw_only=True):
     def store(self) -> Store:
         return self.api.runtime.store
 
-    def heard(self) -> list[list[tuple[str, str]]]:
+    def list_conversations(self) -> list[list[tuple[str, str]]]:
         """Return the conversation of each request: roles and texts."""
         return [
-            [(str(turn.__struct_config__.tag), _words(turn.content)) for turn in request.messages]
+            [(str(turn.__struct_config__.tag), _join_text(turn.content)) for turn in request.messages]
             for request in self.provider.requests
         ]
 
 
-def _words(content: Sequence[object]) -> str:
+def _join_text(content: Sequence[object]) -> str:
     return "".join(getattr(piece, "text", "") for piece in content)
 
 
 @asynccontextmanager
 async def open_engine(sandbox: Sandbox, *script: Sequence[AnyMove]) -> AsyncIterator[Engine]:
     provider = ScriptedProvider(script, SystemClock())
-    speaking = Speaking(provider)
+    speaking = PromptProvider(provider)
     async with open_with(sandbox, ServedModel(FAKE, speaking), ServedModel(UNPRICED, speaking)) as api:
         yield Engine(api=api, provider=provider)
 
@@ -76,6 +76,6 @@ def open_sandbox_store(sandbox: Sandbox) -> AbstractAsyncContextManager[Store]:
     return open_store(f"file:{sandbox.storage}")
 
 
-def say(words: str, *, model: Model | None = None) -> PromptInput:
+def make_prompt(words: str, *, model: Model | None = None) -> PromptInput:
     ref = None if model is None else ModelRef(provider_id=model.provider_id, model_id=model.id)
     return PromptInput(parts=(TextInput(text=words),), model=ref)

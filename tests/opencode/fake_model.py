@@ -14,7 +14,7 @@ TITLE = "A title by the model"
 PIECE = 16
 
 
-class Called(Struct, frozen=True):
+class ModelCall(Struct, frozen=True):
     """A tool call of the model."""
 
     tool: str
@@ -26,21 +26,21 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     thought: str = ""
     words: Iterable[str] = ()
-    calls: tuple[Called, ...] = ()
+    calls: tuple[ModelCall, ...] = ()
     pause: float = 0
 
 
-def said(text: str) -> Answer:
+def answer_text(text: str) -> Answer:
     return Answer(words=_pieces(text))
 
 
-def called(tool: str, **input: Any) -> Answer:
-    return Answer(calls=(Called(tool, input),))
+def answer_call(tool: str, **input: Any) -> Answer:
+    return Answer(calls=(ModelCall(tool, input),))
 
 
-def called_slowly(tool: str, **input: Any) -> Answer:
+def answer_slow_call(tool: str, **input: Any) -> Answer:
     """Call a tool slowly. OpenCode takes its snapshot while the model streams, and records no patch for changes before it."""
-    return Answer(calls=(Called(tool, input),), pause=0.7)
+    return Answer(calls=(ModelCall(tool, input),), pause=0.7)
 
 
 class FakeModel:
@@ -52,7 +52,7 @@ class FakeModel:
         self._numbers = iter(range(1, 1 << 30))
         self._lock = threading.Lock()
 
-    def plays(self, *answers: Answer) -> None:
+    def play(self, *answers: Answer) -> None:
         """Start a new script, and forget earlier requests."""
         with self._lock:
             self._answers = list(answers)
@@ -66,11 +66,11 @@ class FakeModel:
 
     def answer(self, request: dict[str, Any]) -> Answer:
         if not request.get("tools"):
-            return said(TITLE)
+            return answer_text(TITLE)
         with self._lock:
             self._requests.append(request)
             number = len(self._requests)
-            over = said(f"the script has no answer to request {number}")
+            over = answer_text(f"the script has no answer to request {number}")
             return self._answers[number - 1] if number <= len(self._answers) else over
 
     def number(self) -> int:
@@ -157,7 +157,7 @@ def _chunks(answer: Answer, number: int) -> Iterator[dict[str, Any]]:
     yield {**_chunk(number, {}), "choices": [], "usage": used}
 
 
-def _call(index: int, id: str, call: Called) -> Iterator[dict[str, Any]]:
+def _call(index: int, id: str, call: ModelCall) -> Iterator[dict[str, Any]]:
     yield {
         "index": index,
         "id": id,

@@ -52,7 +52,7 @@ class Sandbox(Struct, frozen=True, kw_only=True):
         return self._run([sys.executable, "-m", "weft", *arguments])
 
     @contextmanager
-    def running_opencode(self, *arguments: str) -> Generator["subprocess.Popen[str]"]:
+    def run_opencode(self, *arguments: str) -> Generator["subprocess.Popen[str]"]:
         """Run the real OpenCode until the end of the block."""
         opencode = subprocess.Popen(
             [str(self.binary), *arguments],
@@ -91,13 +91,13 @@ def make_sandbox(root: Path, binary: Path, model_url: str) -> Sandbox:
     for name in ("home", "tmp", "cache", "state", "bin", "data"):
         (root / name).mkdir(parents=True)
     _configure(root / "config" / "opencode", model_url)
-    _stand_in_for_ripgrep(root / "bin" / "rg")
+    _replace_ripgrep(root / "bin" / "rg")
     _make_repository(sandbox)
     return sandbox
 
 
 def _environment(root: Path, model_url: str) -> dict[str, str]:
-    """Return the environment of programs in the sandbox: only PATH comes from whoever runs the tests."""
+    """Return the environment of programs in the sandbox: only PATH comes from the environment of the tests."""
     return {
         "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
         "HOME": str(root / "home"),
@@ -140,7 +140,7 @@ def _configure(directory: Path, model_url: str) -> None:
     (directory / "opencode.json").write_text(json.dumps(config, indent=2))
 
 
-def _stand_in_for_ripgrep(path: Path) -> None:
+def _replace_ripgrep(path: Path) -> None:
     # OpenCode lists files with ripgrep, and downloads one where there is none.
     path.write_text("#!/bin/sh\nexit 1\n")
     path.chmod(0o755)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from given.tmux import open_terminal, weft
-from opencode.fake_model import Answer, FakeModel, called, said
+from opencode.fake_model import Answer, FakeModel, answer_call, answer_text
 from opencode.sandbox import Sandbox
 
 pytestmark = pytest.mark.opencode
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.opencode
 
 @contextmanager
 def serve(sandbox: Sandbox, port: str = "0") -> Iterator[str]:
-    with sandbox.running_opencode("serve", "--port", port, "--hostname", "127.0.0.1") as serving:
+    with sandbox.run_opencode("serve", "--port", port, "--hostname", "127.0.0.1") as serving:
         assert serving.stdout is not None
         for line in serving.stdout:
             found = re.search(r"http://[0-9.:]+", line)
@@ -46,9 +46,7 @@ def project(tmp_path: Path, sandbox: Sandbox) -> Path:
     return path
 
 
-def test_a_conversation_with_opencode_is_held_in_the_terminal(
-    url: str, project: Path, tmp_path: Path
-) -> None:
+def test_a_conversation_with_opencode_works_in_the_terminal(url: str, project: Path, tmp_path: Path) -> None:
     command = weft("attach", url, "--dir", str(project))
     with open_terminal(tmp_path, command, cwd=project) as terminal:
         terminal.wait_for("ready")
@@ -62,6 +60,7 @@ def test_a_conversation_with_opencode_is_held_in_the_terminal(
             ("/agent", "/agent NAME chooses one"),
             ("/diff", "no file has changed"),
             ("/cost", "on a server with OpenCode"),
+            ("/tools", "todowrite"),
             ("/sessions", "/resume NUMBER continues one"),
             ("/resume 1", "> hello there"),
         ):
@@ -72,7 +71,7 @@ def test_a_conversation_with_opencode_is_held_in_the_terminal(
         assert f"continue: weft attach {url}" in terminal.wait_for("ended 0")
 
 
-def test_a_conversation_with_opencode_is_held_on_the_full_screen(
+def test_a_conversation_with_opencode_works_on_the_full_screen(
     url: str, project: Path, tmp_path: Path
 ) -> None:
     command = weft("attach", url, "--dir", str(project), "--full")
@@ -99,7 +98,7 @@ def test_a_conversation_with_opencode_is_held_on_the_full_screen(
 
 
 @pytest.mark.parametrize("options", [(), ("--full",)], ids=["inline", "full"])
-def test_opencode_asks_is_interrupted_and_restarts(
+def test_opencode_asks_for_permission_is_interrupted_and_restarts(
     sandbox: Sandbox, model: FakeModel, project: Path, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     (project / "opencode.json").write_text(json.dumps({"permission": {"bash": "ask"}}))
@@ -109,11 +108,11 @@ def test_opencode_asks_is_interrupted_and_restarts(
         yield "Thinking hard.\n\nStill "
         released.wait(120)
 
-    model.plays(
-        called("bash", command="ls", description="List"),
-        said("Listed."),
+    model.play(
+        answer_call("bash", command="ls", description="List"),
+        answer_text("Listed."),
         Answer(words=think()),
-        said("Heard again."),
+        answer_text("Heard again."),
         Answer(words=think()),
     )
     with ExitStack() as first, ExitStack() as second:

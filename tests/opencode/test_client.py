@@ -30,7 +30,7 @@ DECIDED = [check for check in CHECKS if check.__name__ not in TIMING_DEPENDENT]
 
 @pytest.fixture(scope="module")
 def url(sandbox: Sandbox) -> Iterator[str]:
-    with sandbox.running_opencode("serve", "--port", "0", "--hostname", "127.0.0.1") as serving:
+    with sandbox.run_opencode("serve", "--port", "0", "--hostname", "127.0.0.1") as serving:
         assert serving.stdout is not None
         for line in serving.stdout:
             found = re.search(r"http://[0-9.:]+", line)
@@ -67,11 +67,11 @@ async def test_the_api_contract_holds_over_http(check: Callable[[Api], Awaitable
             await check(api)
 
 
-def test_what_is_not_kept_is_a_check_of_the_suite() -> None:
+def test_every_known_failure_is_a_check_of_the_suite() -> None:
     assert {*FAILED_CHECKS, *TIMING_DEPENDENT} <= {check.__name__ for check in CHECKS}
 
 
-async def test_a_prompt_gets_a_summary_after_it_was_taken(api: Api) -> None:
+async def test_a_prompt_gets_a_summary_after_it_was_accepted(api: Api) -> None:
     session = await api.create_session(SessionInput())
     message = (await api.submit(session.id, prompt("hello"))).info
     async with asyncio.timeout(PATIENCE):
@@ -81,8 +81,8 @@ async def test_a_prompt_gets_a_summary_after_it_was_taken(api: Api) -> None:
     assert isinstance(message, UserMessage)
 
 
-async def test_a_prompt_is_followed_until_the_session_rests(api: Api, model: FakeModel) -> None:
-    model.plays()
+async def test_a_prompt_is_followed_until_the_session_is_idle(api: Api, model: FakeModel) -> None:
+    model.play()
     session = await api.create_session(SessionInput())
     run, heard = PromptRun(api, session.id, prompt("hello")), Transcript()
     events = [event async for event in run.events()]
@@ -94,7 +94,7 @@ async def test_a_prompt_is_followed_until_the_session_rests(api: Api, model: Fak
 
 
 async def test_a_conversation_is_continued(api: Api, model: FakeModel) -> None:
-    model.plays()
+    model.play()
     agent: Agent[str] = Agent(Host(api, None, "the test"), QuestionOptions())
     talk = await agent.converse()
     answers = [await talk.ask("hello"), await talk.ask("and again?")]
@@ -103,6 +103,6 @@ async def test_a_conversation_is_continued(api: Api, model: FakeModel) -> None:
     assert len(await talk.messages()) == 4
 
 
-def test_a_prompt_from_the_shell_is_run_by_opencode(sandbox: Sandbox, url: str, model: FakeModel) -> None:
-    model.plays()
+def test_a_prompt_from_the_shell_runs_on_opencode(sandbox: Sandbox, url: str, model: FakeModel) -> None:
+    model.play()
     assert sandbox.weft("run", "--attach", url, "hello") == "the script has no answer to request 1\n"

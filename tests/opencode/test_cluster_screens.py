@@ -1,4 +1,4 @@
-"""OpenCode's terminal UI, attached to two nodes that reach the database through pgbouncer."""
+"""Two versions of OpenCode's terminal UI, attached to two nodes that reach the database through pgbouncer."""
 
 import time
 from pathlib import Path
@@ -30,7 +30,9 @@ def send(terminal: TmuxTerminal, words: str, answer: str) -> None:
                 break
 
 
-def test_two_terminals_on_two_nodes_show_the_same_session_live(program: Path, tmp_path: Path) -> None:
+def test_two_terminals_on_two_nodes_show_the_same_session_live(
+    program: Path, newer_program: Path, tmp_path: Path
+) -> None:
     with open_cluster(tmp_path, SCRIPTS, pgbouncer=True, lease=10) as cluster:
         one, two = cluster.start("one"), cluster.start("two")
         session = one.make_session()
@@ -42,7 +44,7 @@ def test_two_terminals_on_two_nodes_show_the_same_session_live(program: Path, tm
                 places[0], [str(program), "attach", one.url, "-s", session], size=(120, 40), cwd=cluster.project
             ) as first,
             open_terminal(
-                places[1], [str(program), "attach", two.url, "-s", session], size=(120, 40), cwd=cluster.project
+                places[1], [str(newer_program), "attach", two.url, "-s", session], size=(120, 40), cwd=cluster.project
             ) as second,
         ):  # fmt: skip
             wait_for_both("loom mill", first, second)  # it sends nothing before it knows the model

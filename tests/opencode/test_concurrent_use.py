@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from opencode.comparison import texts
-from opencode.engine import FAKE, Engine, open_engine, open_with, say
+from opencode.engine import FAKE, Engine, make_prompt, open_engine, open_with
 from opencode.fake_model import Answer, FakeModel
 from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.ids import SessionID
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.opencode
 READS = 100
 
 
-def words_until(enough: Event) -> Iterator[str]:
+def stream_words_until(enough: Event) -> Iterator[str]:
     for number in count():
         yield f"word{number} "
         if enough.is_set():
@@ -35,13 +35,13 @@ def words_until(enough: Event) -> Iterator[str]:
 
 
 def is_beginning(text: str) -> bool:
-    """Return True if the text is a prefix of `words_until`."""
+    """Return True if the text is a prefix of `stream_words_until`."""
     whole = "".join(f"word{number} " for number in range(text.count(" ") + 1))
     return whole.startswith(text)
 
 
 async def read_while_it_grows(weft: Engine, opencode: "subprocess.Popen[str]") -> SessionID:
-    """Read until the text has grown so many times; nothing that was read may disappear."""
+    """Read until the text has grown several times. Nothing that was read may disappear."""
     while not (sessions := await weft.api.list_sessions()):
         assert opencode.poll() is None, opencode.communicate()
     [session] = [each.id for each in sessions]
@@ -53,28 +53,28 @@ async def read_while_it_grows(weft: Engine, opencode: "subprocess.Popen[str]") -
         assert (await weft.api.get_session(session)).id == session
         messages = await weft.api.list_messages(session)
         text = "".join(texts(messages)[1:])
-        assert before <= seen(messages)
+        assert before <= list_seen_ids(messages)
         assert text.startswith(longest)
         assert is_beginning(text)
         grown += text != longest
-        before, longest = seen(messages), text
+        before, longest = list_seen_ids(messages), text
     return session
 
 
-def seen(messages: list[MessageWithParts]) -> set[str]:
+def list_seen_ids(messages: list[MessageWithParts]) -> set[str]:
     return {id for message in messages for id in (message.info.id, *(part.id for part in message.parts))}
 
 
 async def test_weft_reads_and_writes_while_opencode_writes(sandbox: Sandbox, model: FakeModel) -> None:
     enough = Event()
-    model.plays(Answer(words=words_until(enough), pause=0.001))
-    with sandbox.running_opencode("run", "--format", "json", "count") as opencode:
+    model.play(Answer(words=stream_words_until(enough), pause=0.001))
+    with sandbox.run_opencode("run", "--format", "json", "count") as opencode:
         try:
             async with open_engine(sandbox, [Say(text="Here.")]) as weft:
                 async with asyncio.timeout(PATIENCE):
                     theirs = await read_while_it_grows(weft, opencode)
                 ours = (await weft.api.create_session(SessionInput(title="Meanwhile"))).id
-                await weft.api.prompt(ours, say("there?"))
+                await weft.api.prompt(ours, make_prompt("there?"))
                 assert texts(await weft.api.list_messages(ours)) == ["there?", "Here."]
                 assert opencode.poll() is None
         finally:
@@ -91,7 +91,7 @@ async def test_weft_reads_and_writes_while_opencode_writes(sandbox: Sandbox, mod
     assert {row["id"] for row in listed} == {ours, theirs}
 
 
-class Unending:
+class EndlessProvider:
     """A provider whose model sends text until it is stopped."""
 
     def __init__(self, enough: Event) -> None:
@@ -101,7 +101,7 @@ class Unending:
         del request
         yield Started()
         yield TextStart(id="1")
-        for word in words_until(self._enough):
+        for word in stream_words_until(self._enough):
             yield TextDelta(id="1", text=word)
             await asyncio.sleep(0.001)
         yield TextEnd(id="1")
@@ -110,9 +110,12 @@ class Unending:
 
 async def test_opencode_reads_while_weft_writes(sandbox: Sandbox) -> None:
     enough = Event()
-    async with open_with(sandbox, ServedModel(FAKE, Unending(enough))) as api, asyncio.TaskGroup() as tasks:
+    async with (
+        open_with(sandbox, ServedModel(FAKE, EndlessProvider(enough))) as api,
+        asyncio.TaskGroup() as tasks,
+    ):
         session = (await api.create_session(SessionInput(title="Unending"))).id
-        answering = tasks.create_task(api.prompt(session, say("count")))
+        answering = tasks.create_task(api.prompt(session, make_prompt("count")))
         try:
             listed = await asyncio.to_thread(sandbox.opencode, "session", "list", "--format", "json")
             exported = json.loads(await asyncio.to_thread(sandbox.opencode, "export", session))

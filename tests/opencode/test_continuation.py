@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from opencode.comparison import asked, exported, strict, texts
-from opencode.engine import open_engine, open_sandbox_store, say
-from opencode.fake_model import FakeModel, said
+from opencode.comparison import parse_strictly, texts, to_conversation, to_export
+from opencode.engine import make_prompt, open_engine, open_sandbox_store
+from opencode.fake_model import FakeModel, answer_text
 from opencode.sandbox import Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -16,20 +16,20 @@ pytestmark = pytest.mark.opencode
 
 
 def prompt_opencode(sandbox: Sandbox, model: FakeModel, session: SessionID, words: str, answer: str) -> None:
-    model.plays(said(answer))
+    model.play(answer_text(answer))
     sandbox.opencode("run", "--format", "json", "-s", session, words)
 
 
-async def test_weft_goes_on_with_a_session_that_opencode_began(sandbox: Sandbox, model: FakeModel) -> None:
-    model.plays(said("One."))
+async def test_weft_continues_a_session_of_opencode(sandbox: Sandbox, model: FakeModel) -> None:
+    model.play(answer_text("One."))
     [first, *_] = sandbox.opencode("run", "--format", "json", "one?").splitlines()
     session = SessionID(json.loads(first)["sessionID"])
     async with open_engine(sandbox, [Say(text="Two.")]) as weft:
-        await weft.api.prompt(session, say("two?"))
-        assert weft.heard() == [[("user", "one?\n"), ("assistant", "One."), ("user", "two?")]]
+        await weft.api.prompt(session, make_prompt("two?"))
+        assert weft.list_conversations() == [[("user", "one?\n"), ("assistant", "One."), ("user", "two?")]]
     prompt_opencode(sandbox, model, session, "three?", "Three.")
     [request] = model.requests
-    assert asked(request) == [
+    assert to_conversation(request) == [
         ("user", "one?\n"),
         ("assistant", "One."),
         ("user", "two?"),
@@ -40,19 +40,19 @@ async def test_weft_goes_on_with_a_session_that_opencode_began(sandbox: Sandbox,
         messages = await store.list_messages(session)
         info = await store.get_session(session)
     assert texts(messages) == ["one?\n", "One.", "two?", "Two.", "three?\n", "Three."]
-    assert strict(sandbox.opencode("export", session)) == exported(info, messages)
+    assert parse_strictly(sandbox.opencode("export", session)) == to_export(info, messages)
 
 
-async def test_opencode_goes_on_with_a_session_that_weft_began(sandbox: Sandbox, model: FakeModel) -> None:
+async def test_opencode_continues_a_session_of_weft(sandbox: Sandbox, model: FakeModel) -> None:
     async with open_engine(sandbox, [Say(text="One.")]) as weft:
         session = (await weft.api.create_session(SessionInput(title="Begun by weft"))).id
-        await weft.api.prompt(session, say("one?"))
+        await weft.api.prompt(session, make_prompt("one?"))
     prompt_opencode(sandbox, model, session, "two?", "Two.")
     [request] = model.requests
-    assert asked(request) == [("user", "one?"), ("assistant", "One."), ("user", "two?\n")]
+    assert to_conversation(request) == [("user", "one?"), ("assistant", "One."), ("user", "two?\n")]
     async with open_engine(sandbox, [Say(text="Three.")]) as weft:
-        await weft.api.prompt(session, say("three?"))
-        assert weft.heard() == [
+        await weft.api.prompt(session, make_prompt("three?"))
+        assert weft.list_conversations() == [
             [
                 ("user", "one?"),
                 ("assistant", "One."),

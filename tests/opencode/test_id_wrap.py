@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from opencode.comparison import texts
-from opencode.engine import open_engine, open_sandbox_store, say
-from opencode.fake_model import FakeModel, said
+from opencode.engine import make_prompt, open_engine, open_sandbox_store
+from opencode.fake_model import FakeModel, answer_text
 from opencode.sandbox import Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -83,7 +83,7 @@ def write_january(sandbox: Sandbox, project: str) -> None:
         path.write_text(json.dumps(document, indent=2))
 
 
-async def test_a_session_from_before_the_wrap_is_listed_in_its_place_and_goes_on(
+async def test_a_session_from_before_the_wrap_is_listed_in_order_and_continues(
     sandbox: Sandbox, model: FakeModel
 ) -> None:
     async with open_engine(sandbox, [Say(text="Two.")], [Say(text="Four.")]) as weft:
@@ -92,17 +92,17 @@ async def test_a_session_from_before_the_wrap_is_listed_in_its_place_and_goes_on
         assert [session.id for session in await weft.api.list_sessions()] == [new, OLD]
         assert texts(await weft.api.list_messages(OLD)) == ["one?", "One."]
 
-        await weft.api.prompt(OLD, say("two?"))
-        assert weft.heard() == [[("user", "one?"), ("assistant", "One."), ("user", "two?")]]
+        await weft.api.prompt(OLD, make_prompt("two?"))
+        assert weft.list_conversations() == [[("user", "one?"), ("assistant", "One."), ("user", "two?")]]
         assert texts(await weft.api.list_messages(OLD)) == ["one?", "One.", "two?", "Two."]
 
         # OpenCode 1.1.34 takes January's answer for the newest message of all, and never asks the model.
-        model.plays(said("never said"))
+        model.play(answer_text("never said"))
         sandbox.opencode("run", "--format", "json", "-s", OLD, "three?")
         assert model.requests == []
 
         # Its unanswered prompt stands where it belongs all the same, and the next one is answered.
-        await weft.api.prompt(OLD, say("four?"))
+        await weft.api.prompt(OLD, make_prompt("four?"))
         assert len(weft.provider.requests) == 2
     async with open_sandbox_store(sandbox) as store:
         assert texts(await store.list_messages(OLD)) == [

@@ -1,9 +1,7 @@
 """Import of the SQLite file that the real OpenCode 1.18.33 writes: every session, message and part; nothing else is touched."""
 
 import json
-import os
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,56 +9,39 @@ from typing import Any
 import pytest
 
 from opencode.engine import open_sandbox_store
-from opencode.fake_model import Answer, Called, FakeModel, called, said
+from opencode.fake_model import Answer, FakeModel, ModelCall, answer_call, answer_text
 from opencode.sandbox import Sandbox, make_sandbox
 from weft.model.ids import SessionID
 
 pytestmark = pytest.mark.opencode
 
-VERSION = "1.18.33"
-# Looked up while this file is loaded: later every test has a home of its own.
-CACHE = (
-    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft-tools" / f"opencode-{VERSION}"
-)
 TODO = {"content": "Say goodbye", "status": "completed", "priority": "high"}
 
 
 @pytest.fixture(scope="module")
-def newer_program() -> Path:
-    """The binary itself, without the script that selects one for this machine."""
-    if not (CACHE / "node_modules").exists():
-        install = ["npm", "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", "--ignore-scripts"]
-        subprocess.run([*install, f"opencode-ai@{VERSION}"], check=True)
-    [program, *_] = sorted(
-        (CACHE / "node_modules").glob("opencode-*/bin/opencode"), key=lambda it: len(str(it))
-    )
-    return program
-
-
-@pytest.fixture(scope="module")
-def newer(
-    newer_program: Path, served: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
+def newer_sandbox(
+    newer_program: Path, model_server: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Sandbox:
     """Two sessions and a child, written by OpenCode 1.18.33."""
-    sandbox = make_sandbox(tmp_path_factory.mktemp("newer"), newer_program, served[1])
-    model, hello = served[0], str(sandbox.project / "hello.txt")
-    read = Called("read", {"filePath": hello})
-    model.plays(
+    sandbox = make_sandbox(tmp_path_factory.mktemp("newer"), newer_program, model_server[1])
+    model, hello = model_server[0], str(sandbox.project / "hello.txt")
+    read = ModelCall("read", {"filePath": hello})
+    model.play(
         Answer(thought="Let me see.", words=["I shall", " look."], calls=(read,)),
-        called("edit", filePath=hello, oldString="hello", newString="goodbye – «ä» \U0001f9f6"),
-        called("bash", command="echo said; exit 3", description="Says something and fails"),
-        called("todowrite", todos=[TODO]),
-        called("task", description="Look around", prompt="Look around.", subagent_type="general"),
-        said("I looked around."),
-        said("It says goodbye now."),
+        answer_call("edit", filePath=hello, oldString="hello", newString="goodbye – «ä» \U0001f9f6"),
+        answer_call("bash", command="echo said; exit 3", description="Says something and fails"),
+        answer_call("todowrite", todos=[TODO]),
+        answer_call("task", description="Look around", prompt="Look around.", subagent_type="general"),
+        answer_text("I looked around."),
+        answer_text("It says goodbye now."),
     )
     sandbox.opencode("run", "--format", "json", "Let the file say goodbye.")
-    model.plays(said("Second."))
+    model.play(answer_text("Second."))
     sandbox.opencode("run", "--format", "json", "A second one.")
     return sandbox
 
 
-def held(database: Path) -> dict[str, Any]:
+def count_rows(database: Path) -> dict[str, Any]:
     with closing(sqlite3.connect(database)) as connection:
         return {
             table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -85,18 +66,20 @@ def without_empty_texts(value: Any) -> Any:
             return value
 
 
-async def test_everything_in_the_database_comes_across(
-    newer: Sandbox, sandbox: Sandbox, tmp_path: Path
+async def test_everything_in_the_database_is_imported(
+    newer_sandbox: Sandbox, sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    data = newer.root / "data" / "opencode"
+    data = newer_sandbox.root / "data" / "opencode"
     before = files(data)
     imported = sandbox.weft("import", "--from", "opencode-sqlite", str(data), "--format", "json")
     assert files(data) == before
 
     report = json.loads(imported)
-    counts = held(data / "opencode.db")
+    counts = count_rows(data / "opencode.db")
     async with open_sandbox_store(sandbox) as store:
-        sessions = [each for each in await store.list_sessions() if each.directory == str(newer.project)]
+        sessions = [
+            each for each in await store.list_sessions() if each.directory == str(newer_sandbox.project)
+        ]
         messages = [message for each in sessions for message in await store.list_messages(each.id)]
         todos = [todo for each in sessions for todo in await store.list_todos(each.id)]
         diffs = [diff for each in sessions for diff in await store.list_diff(each.id)]
@@ -115,20 +98,25 @@ async def test_everything_in_the_database_comes_across(
     assert diffs == []  # this version keeps them with the prompts alone
 
 
-def test_an_import_is_printed_as_a_table_with_equal_counts(newer: Sandbox, sandbox: Sandbox) -> None:
-    data = str(newer.root / "data" / "opencode" / "opencode.db")
+def test_an_import_is_printed_as_a_table_with_equal_counts(newer_sandbox: Sandbox, sandbox: Sandbox) -> None:
+    data = str(newer_sandbox.root / "data" / "opencode" / "opencode.db")
     result = sandbox.weft("import", "--from", "opencode-sqlite", data, "--dry-run")
-    counts = held(Path(data))
+    counts = count_rows(Path(data))
     rows = {line.split()[0]: line.split()[1:] for line in result.splitlines() if len(line.split()) == 3}
     assert rows["sessions"] == [str(counts["session"])] * 2
     assert rows["messages"] == [str(counts["message"])] * 2
     assert rows["parts"] == [str(counts["part"])] * 2
 
 
-def test_what_came_across_says_what_opencode_says(newer: Sandbox, sandbox: Sandbox) -> None:
-    sandbox.weft("import", "--from", "opencode-sqlite", str(newer.root / "data" / "opencode"))
-    for session in json.loads(newer.opencode("session", "list", "--format", "json")):
+def test_the_imported_sessions_equal_the_export_of_opencode(newer_sandbox: Sandbox, sandbox: Sandbox) -> None:
+    sandbox.weft("import", "--from", "opencode-sqlite", str(newer_sandbox.root / "data" / "opencode"))
+    listed = json.loads(newer_sandbox.opencode("session", "list", "--format", "json"))
+    assert listed
+    for session in listed:
         id = SessionID(session["id"])
-        theirs, ours = json.loads(newer.opencode("export", id)), json.loads(sandbox.weft("export", id))
+        theirs, ours = (
+            json.loads(newer_sandbox.opencode("export", id)),
+            json.loads(sandbox.weft("export", id)),
+        )
         assert without_empty_texts(ours["messages"]) == theirs["messages"]
         assert {key: ours["info"].get(key) for key in theirs["info"]} == theirs["info"]

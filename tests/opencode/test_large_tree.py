@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from opencode.engine import open_sandbox_store
-from opencode.fake_model import FakeModel, said
+from opencode.fake_model import FakeModel, answer_text
 from opencode.sandbox import Sandbox
 from weft.model.event import SessionCreated
 from weft.model.ids import SessionID
@@ -24,7 +24,7 @@ SESSIONS = 400
 
 
 def prompt_opencode(sandbox: Sandbox, model: FakeModel, *options: str) -> SessionID:
-    model.plays(said("Done."))
+    model.play(answer_text("Done."))
     [first, *_] = sandbox.opencode("run", "--format", "json", *options, "go").splitlines()
     return SessionID(json.loads(first)["sessionID"])
 
@@ -69,7 +69,7 @@ async def check_lists(sandbox: Sandbox, store: Store, queries: Sequence[SessionQ
     )
 
 
-async def test_lists_stay_right_while_opencode_changes_the_tree(sandbox: Sandbox, model: FakeModel) -> None:
+async def test_lists_stay_correct_while_opencode_changes_the_tree(sandbox: Sandbox, model: FakeModel) -> None:
     known = prompt_opencode(sandbox, model)
     planted = await plant(sandbox, known)
     old = planted[7]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from opencode.comparison import texts
-from opencode.engine import Engine, open_engine, open_sandbox_store, say
-from opencode.fake_model import FakeModel, said
+from opencode.engine import Engine, make_prompt, open_engine, open_sandbox_store
+from opencode.fake_model import FakeModel, answer_text
 from opencode.sandbox import Sandbox
 from weft.host.files import Disk
 from weft.model.event import MessageRemoved, PartGrew, PartUpdated, SessionDeleted
@@ -20,7 +20,7 @@ from weft.store.files.store import FileStore
 pytestmark = pytest.mark.opencode
 
 
-class Died(BaseException):
+class SimulatedDeath(BaseException):
     """Stands for the end of the process: nothing after it is done."""
 
 
@@ -33,13 +33,13 @@ class DyingDisk(Disk):
     def move(self, source: str, target: str) -> list[str]:
         self._moves += 1
         if self._moves > 1:
-            raise Died
+            raise SimulatedDeath
         return super().move(source, target)
 
 
 async def begin(weft: Engine, title: str) -> SessionInfo:
     session = await weft.api.create_session(SessionInput(title=title))
-    await weft.api.prompt(session.id, say("there?"))
+    await weft.api.prompt(session.id, make_prompt("there?"))
     return await weft.api.get_session(session.id)
 
 
@@ -65,7 +65,7 @@ async def die_in_a_batch(sandbox: Sandbox, weft: Engine, session: SessionInfo) -
     """Remove one of two messages, then die."""
     messages = await weft.api.list_messages(session.id)
     store = FileStore(str(sandbox.storage), disk=DyingDisk())
-    with pytest.raises(Died):
+    with pytest.raises(SimulatedDeath):
         await store.apply(
             *(MessageRemoved(session_id=session.id, message_id=each.info.id) for each in messages)
         )
@@ -75,9 +75,7 @@ def files(directory: Path) -> set[str]:
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
-async def test_opencode_lists_and_goes_on_whatever_weft_leaves_behind(
-    sandbox: Sandbox, model: FakeModel
-) -> None:
+async def test_opencode_works_whatever_weft_leaves_behind(sandbox: Sandbox, model: FakeModel) -> None:
     async with open_engine(sandbox, *([Say(text="Here.")] for _ in range(4))) as weft:
         deleted = await begin(weft, "Deleted")
         growing = await begin(weft, "Still growing")
@@ -93,7 +91,7 @@ async def test_opencode_lists_and_goes_on_whatever_weft_leaves_behind(
     assert [name for name in shared if not name.endswith(".json")] == ["migration"]
     assert [name for name in shared if deleted.id in name] == []
 
-    model.plays(said("Here, too."))
+    model.play(answer_text("Here, too."))
     sandbox.opencode("run", "--format", "json", "-s", growing.id, "and?")
     assert len(model.requests) == 1
     listed = json.loads(sandbox.opencode("session", "list", "--format", "json"))

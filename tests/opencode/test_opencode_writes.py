@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from opencode.comparison import exported, shapes, strict, texts
+from opencode.comparison import list_shapes, parse_strictly, texts, to_export
 from opencode.engine import open_sandbox_store
-from opencode.fake_model import TITLE, Answer, Called, FakeModel, called, called_slowly, said
+from opencode.fake_model import (
+    TITLE,
+    Answer,
+    FakeModel,
+    ModelCall,
+    answer_call,
+    answer_slow_call,
+    answer_text,
+)
 from opencode.sandbox import Sandbox
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, ProjectID, SessionID
@@ -35,14 +43,14 @@ TODO = {"id": "1", "content": "Say goodbye", "status": "completed", "priority": 
 def session(sandbox: Sandbox, model: FakeModel) -> SessionID:
     """A session in which the model thinks, reads, runs a failing command, edits, plans and answers."""
     hello = str(sandbox.project / "hello.txt")
-    read = Called("read", {"filePath": hello})
-    model.plays(
+    read = ModelCall("read", {"filePath": hello})
+    model.play(
         Answer(thought="Let me see what the file says.", words=["I shall", " look."], calls=(read,)),
-        called("bash", command="echo said; exit 3", description="Says something and fails"),
-        called_slowly("edit", filePath=hello, oldString="hello", newString="goodbye – «ä» \U0001f9f6"),
-        called("read", filePath=str(sandbox.project / "missing.txt")),
-        called("todowrite", todos=[TODO]),
-        said("It says goodbye now."),
+        answer_call("bash", command="echo said; exit 3", description="Says something and fails"),
+        answer_slow_call("edit", filePath=hello, oldString="hello", newString="goodbye – «ä» \U0001f9f6"),
+        answer_call("read", filePath=str(sandbox.project / "missing.txt")),
+        answer_call("todowrite", todos=[TODO]),
+        answer_text("It says goodbye now."),
     )
     lines = sandbox.opencode("run", "--format", "json", "Let the file say goodbye.").splitlines()
     assert len(model.requests) == 6
@@ -50,7 +58,7 @@ def session(sandbox: Sandbox, model: FakeModel) -> SessionID:
 
 
 @pytest.fixture(scope="module")
-def by_opencode(sandbox: Sandbox, session: SessionID) -> str:
+def exported(sandbox: Sandbox, session: SessionID) -> str:
     return sandbox.opencode("export", session)
 
 
@@ -58,16 +66,18 @@ def documents(sandbox: Sandbox) -> list[Path]:
     return [path for shelf in KINDS for path in sorted((sandbox.storage / shelf).rglob("*.json"))]
 
 
-def test_every_document_comes_back_as_it_was(sandbox: Sandbox, session: SessionID) -> None:
+def test_every_document_of_opencode_survives_reading_and_writing(
+    sandbox: Sandbox, session: SessionID
+) -> None:
     raws = {str(path.relative_to(sandbox.storage)): path.read_bytes() for path in documents(sandbox)}
     assert {name.partition("/")[0] for name in raws} == set(KINDS)
     again = {name: encode(decode(raw, KINDS[name.partition("/")[0]])) for name, raw in raws.items()}
-    assert {name: strict(raw) for name, raw in again.items()} == {
-        name: strict(raw) for name, raw in raws.items()
+    assert {name: parse_strictly(raw) for name, raw in again.items()} == {
+        name: parse_strictly(raw) for name, raw in raws.items()
     }
 
 
-def test_no_document_needs_the_careful_way(sandbox: Sandbox, session: SessionID) -> None:
+def test_no_document_of_opencode_has_unknown_fields(sandbox: Sandbox, session: SessionID) -> None:
     """Nothing that OpenCode 1.1.34 writes is unknown to us."""
     raws = {path: path.read_bytes() for path in documents(sandbox)}
     carried = {
@@ -76,8 +86,8 @@ def test_no_document_needs_the_careful_way(sandbox: Sandbox, session: SessionID)
     assert [path for path, value in carried.items() if b"$extra" in encode(value)] == []
 
 
-async def test_the_store_gives_what_opencode_exports(
-    sandbox: Sandbox, session: SessionID, by_opencode: str
+async def test_the_store_returns_what_opencode_exports(
+    sandbox: Sandbox, session: SessionID, exported: str
 ) -> None:
     async with open_sandbox_store(sandbox) as store:
         [project] = await store.list_projects()
@@ -90,31 +100,31 @@ async def test_the_store_gives_what_opencode_exports(
         TITLE,
         "1.1.34",
     )
-    assert exported(listed, messages) == strict(by_opencode)
+    assert to_export(listed, messages) == parse_strictly(exported)
 
 
 def test_session_show_prints_what_opencode_exports(
-    sandbox: Sandbox, session: SessionID, by_opencode: str
+    sandbox: Sandbox, session: SessionID, exported: str
 ) -> None:
-    assert strict(sandbox.weft("session", "show", session, "--format", "json")) == strict(by_opencode)
+    assert parse_strictly(sandbox.weft("session", "show", session, "--format", "json")) == parse_strictly(
+        exported
+    )
 
 
 def test_session_list_prints_what_opencode_lists(sandbox: Sandbox, session: SessionID) -> None:
     command = ("session", "list", "--format", "json")
-    assert strict(sandbox.weft(*command)) == strict(sandbox.opencode(*command))
+    assert parse_strictly(sandbox.weft(*command)) == parse_strictly(sandbox.opencode(*command))
 
 
-async def test_messages_and_parts_stand_in_the_order_they_happened(
-    sandbox: Sandbox, session: SessionID
-) -> None:
+async def test_messages_and_parts_are_in_chronological_order(sandbox: Sandbox, session: SessionID) -> None:
     async with open_sandbox_store(sandbox) as store:
         messages = await store.list_messages(session)
     assert [message.info.time.created for message in messages] == sorted(
         message.info.time.created for message in messages
     )
     prompt, *answers = messages
-    assert shapes(prompt) == ["text"]
-    assert [shapes(answer) for answer in answers] == [
+    assert list_shapes(prompt) == ["text"]
+    assert [list_shapes(answer) for answer in answers] == [
         ["step-start", "reasoning", "text", "read completed", "step-finish"],
         ["step-start", "bash completed", "step-finish"],
         ["step-start", "edit completed", "step-finish", "patch"],
@@ -133,7 +143,7 @@ async def test_messages_and_parts_stand_in_the_order_they_happened(
 async def test_todos_diffs_and_single_messages_are_found(sandbox: Sandbox, session: SessionID) -> None:
     async with open_sandbox_store(sandbox) as store:
         messages = await store.list_messages(session)
-        assert [strict(encode(todo)) for todo in await store.list_todos(session)] == [TODO]
+        assert [parse_strictly(encode(todo)) for todo in await store.list_todos(session)] == [TODO]
         [diff] = await store.list_diff(session)
         assert (diff.file, diff.additions, diff.deletions) == ("hello.txt", 1, 1)
         assert await store.find_message(session, messages[3].info.id) == messages[3]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from opencode.fake_model import Answer, Called, FakeModel, called, said
+from opencode.fake_model import Answer, FakeModel, ModelCall, answer_call, answer_text
 from opencode.sandbox import Sandbox, make_sandbox
 
 pytestmark = pytest.mark.opencode
@@ -46,7 +46,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     theirs: Any = OWN_WORDS
     ours: Any = OWN_WORDS
 
-    def explains(self, found: "Found") -> bool:
+    def explains(self, found: "FieldDifference") -> bool:
         same = _fits(self.theirs, found.theirs) and _fits(self.ours, found.ours)
         return same and re.fullmatch(self.at, found.at) is not None
 
@@ -55,7 +55,7 @@ def _fits(listed: Any, found: Any) -> bool:
     return found not in (ABSENT, "", None) if listed is OWN_WORDS else bool(listed == found)
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FieldDifference(Struct, frozen=True, kw_only=True):
     at: str
     theirs: Any
     ours: Any
@@ -151,16 +151,16 @@ DIFFERENCES = (
 
 
 @pytest.fixture(scope="module")
-def found(
-    program: Path, served: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
-) -> list[Found]:
+def differences(
+    program: Path, model_server: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
+) -> list[FieldDifference]:
     """Every difference between the requests of the two programs."""
-    model, url = served
+    model, url = model_server
     both = []
     for name in ("opencode", "weft"):
         sandbox = make_sandbox(tmp_path_factory.mktemp(name), program, url)
         prepare(sandbox)
-        both.append(converse(sandbox, model, name))
+        both.append(capture_requests(sandbox, model, name))
     theirs, ours = both
     assert (len(theirs), len(ours)) == (4, 4)
     return [each for number in range(4) for each in compare(theirs[number], ours[number], str(number))]
@@ -177,27 +177,27 @@ def prepare(sandbox: Sandbox) -> None:
     (sandbox.project / "dot.png").write_bytes(base64.b64decode(PICTURE))
 
 
-def converse(sandbox: Sandbox, model: FakeModel, name: str) -> list[Json]:
+def capture_requests(sandbox: Sandbox, model: FakeModel, name: str) -> list[Json]:
     """Return the requests of one program, with directories and call ids made equal."""
     run = getattr(sandbox, name)
     reads = tuple(
-        Called("read", {"filePath": str(sandbox.project / file)}) for file in ("hello.txt", "missing.txt")
+        ModelCall("read", {"filePath": str(sandbox.project / file)}) for file in ("hello.txt", "missing.txt")
     )
-    model.plays(
+    model.play(
         Answer(thought="First I look.", words=("I look.",), calls=reads),
-        called("bash", command="exit 3", description="Fails"),
-        said("One is there."),
-        said("Still one."),
+        answer_call("bash", command="exit 3", description="Fails"),
+        answer_text("One is there."),
+        answer_text("Still one."),
     )
     began = ("run", "--format", "json")
     picture = str(sandbox.project / "dot.png")
     result = run(*began, "-m", "fake/fake-model", "what is there?", "-f", picture)
     session = json.loads(result.splitlines()[0])["sessionID"]
     run(*began, "-s", session, "-m", "fake/other-model", "and now?")
-    return alike(model.requests, sandbox.root)
+    return normalise(model.requests, sandbox.root)
 
 
-def alike(requests: list[Json], root: Path) -> list[Json]:
+def normalise(requests: list[Json], root: Path) -> list[Json]:
     names: dict[str, str] = {}
     raw = json.dumps(requests).replace(str(root), "/sandbox")
     renamed = re.sub(r"call_\d+_\d+", lambda call: names.setdefault(call[0], f"call {len(names)}"), raw)
@@ -208,16 +208,16 @@ def alike(requests: list[Json], root: Path) -> list[Json]:
 # --- the comparison ---
 
 
-def compare(theirs: Json, ours: Json, where: str) -> Iterator[Found]:
-    left, right = dict(leaves(theirs, where)), dict(leaves(ours, where))
+def compare(theirs: Json, ours: Json, where: str) -> Iterator[FieldDifference]:
+    left, right = dict(list_fields(theirs, where)), dict(list_fields(ours, where))
     for at in sorted(left.keys() | right.keys()):
         # As JSON, for which 1 is not True.
         pair = left.get(at, ABSENT), right.get(at, ABSENT)
         if json.dumps(pair[0], sort_keys=True) != json.dumps(pair[1], sort_keys=True):
-            yield Found(at=at, theirs=pair[0], ours=pair[1])
+            yield FieldDifference(at=at, theirs=pair[0], ours=pair[1])
 
 
-def leaves(request: Json, where: str) -> Iterator[tuple[str, Any]]:
+def list_fields(request: Json, where: str) -> Iterator[tuple[str, Any]]:
     """Return every field of a request by its path, including every message and tool."""
     for name, value in request.items():
         if name == "messages":
@@ -225,12 +225,12 @@ def leaves(request: Json, where: str) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{where}.messages.{number}.{key}", each) for key, each in message.items())
         elif name == "tools":
             for tool in value:
-                yield from tool_leaves(tool, f"{where}.tools.{tool['function']['name']}")
+                yield from list_tool_fields(tool, f"{where}.tools.{tool['function']['name']}")
         else:
             yield f"{where}.{name}", value
 
 
-def tool_leaves(tool: Json, where: str) -> Iterator[tuple[str, Any]]:
+def list_tool_fields(tool: Json, where: str) -> Iterator[tuple[str, Any]]:
     function = tool["function"]
     parameters = function["parameters"]
     yield where, {"type": tool["type"], "fields": sorted(function)}
@@ -240,7 +240,7 @@ def tool_leaves(tool: Json, where: str) -> Iterator[tuple[str, Any]]:
     yield f"{where}.schema", parameters
 
 
-def report_once(found: list[Found]) -> list[Found]:
+def report_once(found: list[FieldDifference]) -> list[FieldDifference]:
     """Report a tool that only one program has as one difference, not one for each field."""
     missing = {each.at for each in found if ".tools." in each.at and ABSENT in (each.theirs, each.ours)}
     return [each for each in found if each.at.rpartition(".")[0] not in missing]
@@ -249,17 +249,19 @@ def report_once(found: list[Found]) -> list[Found]:
 # --- what must hold ---
 
 
-def test_no_request_differs_in_what_is_not_listed(found: list[Found]) -> None:
-    unlisted = [each for each in report_once(found) if not any(known.explains(each) for known in DIFFERENCES)]
+def test_requests_differ_only_as_listed(differences: list[FieldDifference]) -> None:
+    unlisted = [
+        each for each in report_once(differences) if not any(known.explains(each) for known in DIFFERENCES)
+    ]
     assert unlisted == []
 
 
-def test_what_is_listed_does_differ(found: list[Found]) -> None:
-    gone = [known.what for known in DIFFERENCES if not any(known.explains(each) for each in found)]
+def test_every_listed_difference_exists(differences: list[FieldDifference]) -> None:
+    gone = [known.what for known in DIFFERENCES if not any(known.explains(each) for each in differences)]
     assert gone == []
 
 
-def test_the_documentation_lists_the_same() -> None:
+def test_the_documentation_lists_the_same_differences() -> None:
     section = COMPAT.read_text().partition(f"{HEADING}\n")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     listed = [(row[0], row[-1]) for row in rows[1:]]

@@ -16,10 +16,10 @@ import pytest
 
 from given.web import Answer as Page
 from given.web import open_web
-from opencode.fake_model import Answer, FakeModel, said
+from opencode.fake_model import Answer, FakeModel, answer_text
 from opencode.sandbox import PATIENCE, Sandbox, make_sandbox
 from opencode.tool_calls import Case, groups, patches, put_files
-from opencode.tool_differences import ABSENT, DIFFERENCES, Found
+from opencode.tool_differences import ABSENT, DIFFERENCES, FieldDifference
 
 pytestmark = pytest.mark.opencode
 
@@ -43,18 +43,18 @@ PLAIN, PATCHING_MODEL = "fake/fake-model", "fake/gpt-5-fake"
 
 
 @pytest.fixture(scope="module")
-def both(
-    program: Path, served: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
+def results(
+    program: Path, model_server: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """The result of every call by name: of OpenCode, and of weft."""
     assert RIPGREP, "OpenCode searches with ripgrep: install it (rg)"
-    model, url = served
+    model, url = model_server
     found = []
     with open_web(PAGES) as web:
         for name in ("opencode", "weft"):
             sandbox = make_sandbox(tmp_path_factory.mktemp(name), program, url)
             prepare(sandbox, RIPGREP)
-            raw = json.dumps(work(sandbox, model, name, web.url))
+            raw = json.dumps(run_all_calls(sandbox, model, name, web.url))
             alike = raw.replace(str(sandbox.root), "/sandbox").replace(web.url, "http://pages")
             found.append(json.loads(IDS.sub(lambda found: f"<{found[1]}>", alike)))
     return found[0], found[1]
@@ -72,20 +72,23 @@ def prepare(sandbox: Sandbox, ripgrep: str) -> None:
     file.write_text(json.dumps(config))
 
 
-def work(sandbox: Sandbox, model: FakeModel, name: str, pages: str) -> dict[str, Json]:
+def run_all_calls(sandbox: Sandbox, model: FakeModel, name: str, pages: str) -> dict[str, Json]:
     found = attach(sandbox, model, name)
     for group, cases in groups(sandbox.project, pages).items():
-        found |= converse(sandbox, model, name, group, cases)
-    return found | converse(sandbox, model, name, "patch", patches(sandbox.project))
+        found |= run_calls(sandbox, model, name, group, cases)
+    return found | run_calls(sandbox, model, name, "patch", patches(sandbox.project))
 
 
-def converse(sandbox: Sandbox, model: FakeModel, name: str, group: str, cases: list[Case]) -> dict[str, Json]:
+def run_calls(
+    sandbox: Sandbox, model: FakeModel, name: str, group: str, cases: list[Case]
+) -> dict[str, Json]:
     """Run one conversation in which the model makes one call after the other."""
-    model.plays(
-        *(answer for case in cases for answer in (Answer(calls=(case.call,)), *case.meanwhile)), said("Done.")
+    model.play(
+        *(answer for case in cases for answer in (Answer(calls=(case.call,)), *case.meanwhile)),
+        answer_text("Done."),
     )
     with_model = PATCHING_MODEL if group == "patch" else PLAIN
-    session = begun(
+    session = find_session_id(
         getattr(sandbox, name)("run", "--format", "json", "-m", with_model, f"go through {group}")
     )
     parts = [part for part in list_parts(sandbox, session) if part["type"] == "tool"]
@@ -98,10 +101,12 @@ def converse(sandbox: Sandbox, model: FakeModel, name: str, group: str, cases: l
 
 def attach(sandbox: Sandbox, model: FakeModel, name: str) -> dict[str, Json]:
     """Attach a directory, which lists it: neither program offers a model a tool for that."""
-    model.plays(said("Seen."))
+    model.play(answer_text("Seen."))
     directory = sandbox.project / "code"
     if name == "weft":
-        session = begun(sandbox.weft("run", "--format", "json", "-m", PLAIN, "look", "-f", str(directory)))
+        session = find_session_id(
+            sandbox.weft("run", "--format", "json", "-m", PLAIN, "look", "-f", str(directory))
+        )
     else:
         session = attach_over_http(sandbox, directory)
     parts = list_parts(sandbox, session)
@@ -113,7 +118,7 @@ def attach_over_http(sandbox: Sandbox, directory: Path) -> str:
     """Attach over HTTP: OpenCode's command line accepts files only."""
     kind = "application/x-directory"
     shown = {"type": "file", "mime": kind, "filename": directory.name, "url": directory.as_uri()}
-    with sandbox.running_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
+    with sandbox.run_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
         assert opencode.stdout is not None
         lines = iter(opencode.stdout.readline, "")
         server = next(found[1] for line in lines if (found := re.search(r"listening on (http://\S+)", line)))
@@ -128,7 +133,7 @@ def post(url: str, body: Json) -> Json:
         return dict(json.loads(answer.read()))
 
 
-def begun(output: str) -> str:
+def find_session_id(output: str) -> str:
     """Return the session of a run."""
     return next(str(json.loads(line)["sessionID"]) for line in output.splitlines() if '"sessionID"' in line)
 
@@ -145,21 +150,21 @@ def list_parts(sandbox: Sandbox, session: str) -> Iterator[Json]:
 
 
 @pytest.fixture(scope="module")
-def found(both: tuple[dict[str, Json], dict[str, Json]]) -> list[Found]:
-    theirs, ours = both
+def differences(results: tuple[dict[str, Json], dict[str, Json]]) -> list[FieldDifference]:
+    theirs, ours = results
     return report_once([each for name in theirs for each in compare(theirs[name], ours[name], name)])
 
 
-def compare(theirs: Json, ours: Json, where: str) -> Iterator[Found]:
-    left, right = dict(leaves(theirs)), dict(leaves(ours))
+def compare(theirs: Json, ours: Json, where: str) -> Iterator[FieldDifference]:
+    left, right = dict(list_fields(theirs)), dict(list_fields(ours))
     for at in sorted(left.keys() | right.keys()):
         # As JSON, for which 1 is not True.
         pair = left.get(at, ABSENT), right.get(at, ABSENT)
         if json.dumps(pair[0], sort_keys=True) != json.dumps(pair[1], sort_keys=True):
-            yield Found(at=f"{where}.{at}", theirs=pair[0], ours=pair[1])
+            yield FieldDifference(at=f"{where}.{at}", theirs=pair[0], ours=pair[1])
 
 
-def report_once(found: list[Found]) -> list[Found]:
+def report_once(found: list[FieldDifference]) -> list[FieldDifference]:
     """Report a call that failed on one side alone as one difference, not one for each field."""
     split = {each.at.rpartition(".")[0] for each in found if each.at.endswith(".status")}
     return [
@@ -169,7 +174,7 @@ def report_once(found: list[Found]) -> list[Found]:
     ]
 
 
-def leaves(call: Json) -> Iterator[tuple[str, Any]]:
+def list_fields(call: Json) -> Iterator[tuple[str, Any]]:
     """Return every field of a result except times; of an error its class and its message."""
     for name, value in call.items():
         if name == "metadata":
@@ -184,24 +189,26 @@ def leaves(call: Json) -> Iterator[tuple[str, Any]]:
 # --- what must hold ---
 
 
-def test_every_call_came_to_an_end(both: tuple[dict[str, Json], dict[str, Json]]) -> None:
-    theirs, ours = both
+def test_every_call_ended(results: tuple[dict[str, Json], dict[str, Json]]) -> None:
+    theirs, ours = results
     assert list(theirs) == list(ours)
     ended = {each.get("status", "completed") for each in (*theirs.values(), *ours.values())}
     assert ended == {"completed", "error"}
 
 
-def test_nothing_differs_that_is_not_listed(found: list[Found]) -> None:
-    assert [each for each in found if not any(known.explains(each) for known in DIFFERENCES)] == []
+def test_tools_differ_only_as_listed(differences: list[FieldDifference]) -> None:
+    assert [each for each in differences if not any(known.explains(each) for known in DIFFERENCES)] == []
 
 
-def test_what_is_listed_does_differ(found: list[Found]) -> None:
-    gone = [known.what for known in DIFFERENCES if not any(known.explains(each) for each in found)]
+def test_every_listed_difference_exists(differences: list[FieldDifference]) -> None:
+    gone = [known.what for known in DIFFERENCES if not any(known.explains(each) for each in differences)]
     assert gone == []
 
 
-def test_the_documentation_lists_the_same(both: tuple[dict[str, Json], dict[str, Json]]) -> None:
-    theirs, ours = both
+def test_the_documentation_lists_the_same_differences(
+    results: tuple[dict[str, Json], dict[str, Json]],
+) -> None:
+    theirs, ours = results
     equal = sum(not list(compare(theirs[name], ours[name], name)) for name in theirs)
     section = COMPAT.read_text().partition(f"{HEADING}\n")[2].partition("\n## ")[0]
     assert re.findall(r"^(\d+) calls|\b(\d+) are the same", section, re.MULTILINE) == [

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from given.snapshot_harness import read_tree, write
-from opencode.engine import open_engine, say
-from opencode.fake_model import Answer, Called, FakeModel, called_slowly, said
+from opencode.engine import make_prompt, open_engine
+from opencode.fake_model import Answer, FakeModel, ModelCall, answer_slow_call, answer_text
 from opencode.sandbox import PATIENCE, Sandbox
 from weft.errors import SnapshotMissingError
 from weft.model.diff import FileFate
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.opencode
 
 @pytest.fixture(scope="module")
 def server(sandbox: Sandbox) -> Iterator[str]:
-    with sandbox.running_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
+    with sandbox.run_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
         assert opencode.stdout is not None
         lines = iter(opencode.stdout.readline, "")
         yield next(found[1] for line in lines if (found := re.search(r"listening on (http://\S+)", line)))
@@ -40,7 +40,7 @@ def ask(server: str, path: str, body: object = None) -> Any:
         return json.loads(answer.read())
 
 
-async def work(sandbox: Sandbox) -> tuple[SessionID, MessageID]:
+async def run_session(sandbox: Sandbox) -> tuple[SessionID, MessageID]:
     """Run a session of weft that changes, creates and removes files."""
     hello = str(sandbox.project / "hello.txt")
     write(sandbox.project / "hello.txt", "hello\n")
@@ -53,16 +53,16 @@ async def work(sandbox: Sandbox) -> tuple[SessionID, MessageID]:
         [Say(text="Done.")],
     ) as weft:
         session = (await weft.api.create_session(SessionInput(title="Changes"))).id
-        await weft.api.prompt(session, say("Change it."))
+        await weft.api.prompt(session, make_prompt("Change it."))
         history = await weft.api.list_messages(session)
         patches = [part for each in history for part in each.parts if isinstance(part, PatchPart)]
         assert [part.files for part in patches] == [(), ()]
         return session, history[0].info.id
 
 
-async def test_opencode_undoes_work_of_weft_and_deletes_nothing(sandbox: Sandbox, server: str) -> None:
+async def test_opencode_undoes_messages_of_weft_and_deletes_no_file(sandbox: Sandbox, server: str) -> None:
     (sandbox.project / "also.txt").write_text("mine\n")
-    session, prompt = await work(sandbox)
+    session, prompt = await run_session(sandbox)
     changed = read_tree(sandbox.project)
 
     reverted = ask(server, f"/session/{session}/revert", {"messageID": prompt})
@@ -79,7 +79,7 @@ async def test_opencode_deletes_what_is_listed_under_a_snapshot_it_does_not_have
     """This is why our parts list no files. If it no longer holds, they may."""
     listed = sandbox.project / "listed.txt"
     write(listed, "precious\n")
-    session, prompt = await work(sandbox)
+    session, prompt = await run_session(sandbox)
     async with open_engine(sandbox) as weft:
         history = await weft.api.list_messages(session)
         (part, *_) = [part for each in history for part in each.parts if isinstance(part, PatchPart)]
@@ -90,8 +90,8 @@ async def test_opencode_deletes_what_is_listed_under_a_snapshot_it_does_not_have
         assert b"listed.txt" not in read_tree(sandbox.project)
 
 
-async def test_opencode_leaves_an_undo_of_weft_as_it_is(sandbox: Sandbox, server: str) -> None:
-    session, prompt = await work(sandbox)
+async def test_opencode_leaves_an_undo_of_weft_unchanged(sandbox: Sandbox, server: str) -> None:
+    session, prompt = await run_session(sandbox)
     async with open_engine(sandbox) as weft:
         await weft.api.revert(session, prompt)
         taken_back = read_tree(sandbox.project)
@@ -102,7 +102,7 @@ async def test_opencode_leaves_an_undo_of_weft_as_it_is(sandbox: Sandbox, server
         assert (await weft.api.get_session(session)).revert is None
 
 
-async def test_opencode_says_what_it_changed_itself_after_a_step_of_weft_that_only_made_files(
+async def test_opencode_reports_its_own_changes_after_a_step_of_weft_that_only_created_files(
     sandbox: Sandbox, server: str, model: FakeModel
 ) -> None:
     """OpenCode compares the first `snapshot` of a session with the last. Every repository has the empty tree: if a step
@@ -114,11 +114,11 @@ async def test_opencode_says_what_it_changed_itself_after_a_step_of_weft_that_on
     async with open_engine(
         sandbox, [UseTool(tool="write", input={"filePath": made, "content": "1\n"})], [Say(text="Done.")]
     ) as weft:
-        await weft.api.prompt(session, say("Make a file."))
-    model.plays(
-        called_slowly("read", filePath=str(hello)),
-        called_slowly("write", filePath=str(hello), content="hello\nall\n"),
-        said("Done."),
+        await weft.api.prompt(session, make_prompt("Make a file."))
+    model.play(
+        answer_slow_call("read", filePath=str(hello)),
+        answer_slow_call("write", filePath=str(hello), content="hello\nall\n"),
+        answer_text("Done."),
     )
     ask(server, f"/session/{session}/message", {"parts": [{"type": "text", "text": "Change it."}]})
 
@@ -141,13 +141,11 @@ def wait_for_diff(server: str, session: SessionID) -> list[dict[str, Any]]:
     return []
 
 
-async def test_what_opencode_changed_weft_leaves_alone_and_says_so(
-    sandbox: Sandbox, model: FakeModel
-) -> None:
+async def test_weft_leaves_changes_of_opencode_alone_and_says_so(sandbox: Sandbox, model: FakeModel) -> None:
     made = str(sandbox.project / "by-opencode.txt")
-    write = Called("write", {"filePath": made, "content": "opencode\n"})
+    write = ModelCall("write", {"filePath": made, "content": "opencode\n"})
     # OpenCode's snapshot would race a call that comes at once.
-    model.plays(Answer(words=("Let me ", "see ", "first."), calls=(write,), pause=0.5), said("Done."))
+    model.play(Answer(words=("Let me ", "see ", "first."), calls=(write,), pause=0.5), answer_text("Done."))
     [first, *_] = sandbox.opencode("run", "--format", "json", "Make a file.").splitlines()
     session = SessionID(json.loads(first)["sessionID"])
     changed = read_tree(sandbox.project)
@@ -166,8 +164,8 @@ async def test_weft_redoes_an_undo_of_opencode_or_leaves_it_to_opencode(
     sandbox: Sandbox, server: str, model: FakeModel, kept: bool
 ) -> None:
     made = sandbox.project / f"taken-back-{kept}.txt"
-    writing = Called("write", {"filePath": str(made), "content": "opencode\n"})
-    model.plays(Answer(words=("Let me ", "see ", "first."), calls=(writing,), pause=0.5), said("Done."))
+    writing = ModelCall("write", {"filePath": str(made), "content": "opencode\n"})
+    model.play(Answer(words=("Let me ", "see ", "first."), calls=(writing,), pause=0.5), answer_text("Done."))
     [first, *_] = sandbox.opencode("run", "--format", "json", "Make a file.").splitlines()
     session = json.loads(first)["sessionID"]
     prompt = ask(server, f"/session/{session}/message")[0]["info"]["id"]

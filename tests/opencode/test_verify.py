@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from opencode.engine import open_engine, say
-from opencode.fake_model import FakeModel, said
+from opencode.engine import make_prompt, open_engine
+from opencode.fake_model import FakeModel, answer_text
 from opencode.sandbox import Sandbox
 from weft.host.now import now
 from weft.maintenance.verify import verify_store
@@ -32,22 +32,22 @@ def forge_text(storage: Path, old: str, new: str) -> None:
 
 
 def prompt_opencode(sandbox: Sandbox, model: FakeModel, session: SessionID, words: str) -> None:
-    model.plays(said("An answer of OpenCode's."))
+    model.play(answer_text("An answer of OpenCode's."))
     sandbox.opencode("run", "--format", "json", "-s", session, words)
 
 
-async def test_what_opencode_adds_to_a_session_of_weft_is_changed_outside_weft(
+async def test_changes_of_opencode_to_a_session_of_weft_are_reported_as_outside_weft(
     sandbox: Sandbox, model: FakeModel
 ) -> None:
     async with open_engine(sandbox, [Say(text="One.")]) as weft:
         session = (await weft.api.create_session(SessionInput(title="Begun by weft"))).id
-        await weft.api.prompt(session, say("one?"))
+        await weft.api.prompt(session, make_prompt("one?"))
     assert [proof.verdict for proof in verify(sandbox, session)] == ["intact"]
     prompt_opencode(sandbox, model, session, "two?")
     [proof] = verify(sandbox, session)
     assert (proof.verdict, {finding.kind for finding in proof.findings}) == ("outside", {"outside"})
     async with open_engine(sandbox, [Say(text="Three.")]) as weft:
-        await weft.api.prompt(session, say("three?"))
+        await weft.api.prompt(session, make_prompt("three?"))
     prompt_opencode(sandbox, model, session, "four?")
     [proof] = verify(sandbox, session)
     assert (proof.verdict, {finding.kind for finding in proof.findings}) == ("outside", {"outside"})
@@ -57,15 +57,15 @@ async def test_what_opencode_adds_to_a_session_of_weft_is_changed_outside_weft(
     assert [finding.kind for finding in proof.findings if finding.is_fault] == ["changed"]
 
 
-async def test_a_session_that_opencode_began_is_not_proven_and_not_faulty(
+async def test_a_session_begun_by_opencode_is_neither_proven_nor_faulty(
     sandbox: Sandbox, model: FakeModel
 ) -> None:
-    model.plays(said("One."))
+    model.play(answer_text("One."))
     [first, *_] = sandbox.opencode("run", "--format", "json", "one?").splitlines()
     session = SessionID(json.loads(first)["sessionID"])
     assert [proof.verdict for proof in verify(sandbox, session)] == ["unproven"]
     async with open_engine(sandbox, [Say(text="Two.")]) as weft:
-        await weft.api.prompt(session, say("two?"))
+        await weft.api.prompt(session, make_prompt("two?"))
     [proof] = verify(sandbox, session)
     assert (proof.verdict, [finding.kind for finding in proof.findings]) == ("unproven", ["uncovered"])
     prompt_opencode(sandbox, model, session, "three?")

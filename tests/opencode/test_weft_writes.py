@@ -8,8 +8,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from opencode.comparison import exported, shapes, strict
-from opencode.engine import UNPRICED, open_engine, open_sandbox_store, say
+from opencode.comparison import list_shapes, parse_strictly, to_export
+from opencode.engine import UNPRICED, make_prompt, open_engine, open_sandbox_store
 from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -24,7 +24,7 @@ IDS = {"id", "sessionID", "messageID", "parentID"}
 OURS = {"priced", "weft"}
 
 
-async def work(sandbox: Sandbox) -> list[SessionID]:
+async def run_sessions(sandbox: Sandbox) -> list[SessionID]:
     """Run four sessions, oldest first; the first runs once more after the others."""
     hello = str(sandbox.project / "hello.txt")
     async with open_engine(
@@ -53,25 +53,25 @@ async def work(sandbox: Sandbox) -> list[SessionID]:
         [Say(text="Here once more.")],
     ) as weft:
         first = await weft.api.create_session(SessionInput(title="The first"))
-        await weft.api.prompt(first.id, say("Let the file say goodbye."))
+        await weft.api.prompt(first.id, make_prompt("Let the file say goodbye."))
         second = await weft.api.create_session(SessionInput(title="The second, which fails"))
-        await weft.api.prompt(second.id, say("Go on."))
+        await weft.api.prompt(second.id, make_prompt("Go on."))
         third = await weft.api.create_session(SessionInput(title="The third, by a model without a price"))
-        await weft.api.prompt(third.id, say("What is it worth?", model=UNPRICED))
+        await weft.api.prompt(third.id, make_prompt("What is it worth?", model=UNPRICED))
         fourth = await weft.api.create_session(SessionInput(title="The fourth, in which nothing is said"))
-        await weft.api.prompt(first.id, say("Are you there?"))
+        await weft.api.prompt(first.id, make_prompt("Are you there?"))
     return [first.id, second.id, third.id, fourth.id]
 
 
 @pytest.fixture(scope="module")
 def sessions(sandbox: Sandbox) -> list[SessionID]:
-    return asyncio.run(work(sandbox))
+    return asyncio.run(run_sessions(sandbox))
 
 
 @pytest.fixture(scope="module")
 def server(sandbox: Sandbox, sessions: list[SessionID]) -> Iterator[str]:
     """The URL of a real OpenCode server over the same files."""
-    with sandbox.running_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
+    with sandbox.run_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
         assert opencode.stdout is not None
         lines = iter(opencode.stdout.readline, "")
         yield next(found[1] for line in lines if (found := re.search(r"listening on (http://\S+)", line)))
@@ -81,20 +81,20 @@ def ask(server: str, path: str, method: str = "GET") -> Any:
     body = b"{}" if method == "POST" else None
     request = Request(server + path, data=body, method=method, headers={"Content-Type": "application/json"})
     with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as answer:
-        return strict(answer.read())
+        return parse_strictly(answer.read())
 
 
-async def written(sandbox: Sandbox, id: SessionID) -> Any:
+async def export_session(sandbox: Sandbox, id: SessionID) -> Any:
     """Return a session of weft in the shape of an export."""
     async with open_sandbox_store(sandbox) as store:
-        return exported(await store.get_session(id), await store.list_messages(id))
+        return to_export(await store.get_session(id), await store.list_messages(id))
 
 
-async def test_every_kind_of_part_is_there_to_be_read(sandbox: Sandbox, sessions: list[SessionID]) -> None:
+async def test_every_kind_of_part_is_written(sandbox: Sandbox, sessions: list[SessionID]) -> None:
     async with open_sandbox_store(sandbox) as store:
         messages = {id: await store.list_messages(id) for id in sessions}
     answered = ["step-start", "text", "step-finish"]
-    assert [[shapes(message) for message in messages[id]] for id in sessions] == [
+    assert [[list_shapes(message) for message in messages[id]] for id in sessions] == [
         [
             ["text"],
             ["step-start", "reasoning", "text", "read completed", "step-finish"],
@@ -116,24 +116,24 @@ async def test_opencode_lists_what_weft_wrote(sandbox: Sandbox, sessions: list[S
     async with open_sandbox_store(sandbox) as store:
         first, second, third, fourth = [await store.get_session(id) for id in sessions]
     command = ("session", "list", "--format", "json")
-    by_opencode = strict(sandbox.opencode(*command))
+    by_opencode = parse_strictly(sandbox.opencode(*command))
     # The one that changed last comes first, and the first was prompted again when the others were there.
     assert by_opencode == [to_row(session) for session in (first, fourth, third, second)]
-    assert by_opencode == strict(sandbox.weft(*command))
+    assert by_opencode == parse_strictly(sandbox.weft(*command))
 
 
-async def test_opencode_exports_our_very_documents(sandbox: Sandbox, sessions: list[SessionID]) -> None:
-    by_opencode = strict(sandbox.opencode("export", sessions[0]))
-    assert by_opencode == await written(sandbox, sessions[0])
-    assert by_opencode == strict(sandbox.weft("session", "show", sessions[0], "--format", "json"))
+async def test_opencode_exports_our_documents_unchanged(sandbox: Sandbox, sessions: list[SessionID]) -> None:
+    by_opencode = parse_strictly(sandbox.opencode("export", sessions[0]))
+    assert by_opencode == await export_session(sandbox, sessions[0])
+    assert by_opencode == parse_strictly(sandbox.weft("session", "show", sessions[0], "--format", "json"))
 
 
-async def test_an_opencode_server_gives_our_very_documents(
+async def test_an_opencode_server_returns_our_documents_unchanged(
     sandbox: Sandbox, sessions: list[SessionID], server: str
 ) -> None:
     for id in sessions:
         served = {"info": ask(server, f"/session/{id}"), "messages": ask(server, f"/session/{id}/message")}
-        assert served == await written(sandbox, id)
+        assert served == await export_session(sandbox, id)
     assert ask(server, f"/session/{sessions[0]}/todo") == [TODO]
     assert {session["id"] for session in ask(server, "/session")} == set(sessions)
 
@@ -144,28 +144,28 @@ async def test_opencode_accepts_our_documents_as_its_own(
     """A fork writes every message and part again, and OpenCode writes only valid documents."""
     for id in sessions:
         fork = ask(server, f"/session/{id}/fork", "POST")["id"]
-        ours, copied = await written(sandbox, id), await written(sandbox, fork)
-        assert without(copied["messages"], IDS) == without(ours["messages"], IDS | OURS)
+        ours, copied = await export_session(sandbox, id), await export_session(sandbox, fork)
+        assert omit(copied["messages"], IDS) == omit(ours["messages"], IDS | OURS)
         assert ask(server, f"/session/{fork}", "DELETE") is True
 
 
-async def test_what_opencode_deletes_is_gone_for_weft(
+async def test_a_session_deleted_by_opencode_is_gone_for_weft(
     sandbox: Sandbox, sessions: list[SessionID], server: str
 ) -> None:
     async with open_engine(sandbox, [Say(text="Soon gone.")]) as weft:
         removed = (await weft.api.create_session(SessionInput(title="Doomed"))).id
-        await weft.api.prompt(removed, say("Still there?"))
+        await weft.api.prompt(removed, make_prompt("Still there?"))
         assert ask(server, f"/session/{removed}", "DELETE") is True
         assert removed not in {session.id for session in await weft.api.list_sessions()}
         assert await weft.store.list_messages(removed) == []
         assert await weft.store.damage() == []
 
 
-def without(value: Any, names: set[str]) -> Any:
+def omit(value: Any, names: set[str]) -> Any:
     """Return a plain value without the fields of these names, at any depth."""
     if isinstance(value, dict):
-        return {name: without(item, names) for name, item in value.items() if name not in names}
-    return [without(item, names) for item in value] if isinstance(value, list) else value
+        return {name: omit(item, names) for name, item in value.items() if name not in names}
+    return [omit(item, names) for item in value] if isinstance(value, list) else value
 
 
 def to_row(session: SessionInfo) -> dict[str, str | int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from opencode.fake_model import Answer, Called, said
+from opencode.fake_model import Answer, ModelCall, answer_text
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 FILES: dict[str, str | bytes] = {
@@ -55,7 +55,7 @@ class Case(Struct, frozen=True):
     """A named call, and what the model says before the call has ended."""
 
     name: str
-    call: Called
+    call: ModelCall
     meanwhile: tuple[Answer, ...] = ()
 
 
@@ -86,7 +86,7 @@ def patches(project: Path) -> list[Case]:
 
 
 def _case(name: str, tool: str, **input: Any) -> Case:
-    return Case(name, Called(tool, input))
+    return Case(name, ModelCall(tool, input))
 
 
 def _reads(project: Path) -> Iterator[Case]:
@@ -223,10 +223,10 @@ def _others(pages: str) -> Iterator[Case]:
 
 def _tasks() -> Iterator[Case]:
     child_task = {"description": "Look around", "prompt": "Look around here.", "subagent_type": "general"}
-    looks = Answer(calls=(Called("read", {"filePath": "hello.txt"}),))
-    yield Case("task", Called("task", child_task), (looks, said("There is a greeting.")))
-    yield Case("task for nobody", Called("task", {**child_task, "subagent_type": "nobody"}))
-    yield Case("task without a prompt", Called("task", {"description": "x", "subagent_type": "general"}))
+    looks = Answer(calls=(ModelCall("read", {"filePath": "hello.txt"}),))
+    yield Case("task", ModelCall("task", child_task), (looks, answer_text("There is a greeting.")))
+    yield Case("task for nobody", ModelCall("task", {**child_task, "subagent_type": "nobody"}))
+    yield Case("task without a prompt", ModelCall("task", {"description": "x", "subagent_type": "general"}))
 
 
 def _patches(project: Path) -> Iterator[Case]:

@@ -10,7 +10,7 @@ ABSENT = "(not there)"
 OWN_WORDS = object()
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FieldDifference(Struct, frozen=True, kw_only=True):
     at: str
     theirs: Any
     ours: Any
@@ -25,7 +25,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     theirs: Any = OWN_WORDS
     ours: Any = OWN_WORDS
 
-    def explains(self, found: Found) -> bool:
+    def explains(self, found: FieldDifference) -> bool:
         same = _fits(self.theirs, found.theirs) and _fits(self.ours, found.ours)
         return same and re.fullmatch(self.at, found.at) is not None
 

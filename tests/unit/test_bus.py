@@ -15,11 +15,11 @@ from weft.model.ids import MessageID, PartID, SessionID
 HERE = "/home/ada/loom"
 
 
-def edited(number: int) -> FileEdited:
+def edit_event(number: int) -> FileEdited:
     return FileEdited(file=f"/{number}")
 
 
-def published(cursor: int, event: Event) -> PublishedEvent:
+def publication(cursor: int, event: Event) -> PublishedEvent:
     return PublishedEvent(cursor=cursor, directory=HERE, event=event)
 
 
@@ -35,14 +35,14 @@ def growth(delta: str, offset: int, *, part: str = "prt_1", field: str = "text")
 
 
 def publish(bus: Bus, *numbers: int) -> None:
-    bus.publish(*map(edited, numbers), directory=HERE)
+    bus.publish(*map(edit_event, numbers), directory=HERE)
 
 
-async def heard(listener: BusListener) -> list[int]:
+async def take_cursors(listener: BusListener) -> list[int]:
     return [each.cursor for each in await listener.take()]
 
 
-async def settled() -> None:
+async def let_tasks_run() -> None:
     """Let all tasks run that can."""
     for _ in range(10):
         await asyncio.sleep(0)
@@ -51,39 +51,39 @@ async def settled() -> None:
 # --- listening ---
 
 
-async def test_a_listener_hears_what_is_told_from_now_on_in_order() -> None:
+async def test_a_listener_receives_later_events_in_order() -> None:
     bus = Bus()
     publish(bus, 1)
     listener = bus.listen()
     publish(bus, 2, 3)
-    assert await listener.take() == [published(2, edited(2)), published(3, edited(3))]
+    assert await listener.take() == [publication(2, edit_event(2)), publication(3, edit_event(3))]
     assert bus.cursor == listener.cursor == 3
 
 
-async def test_a_listener_waits_for_news_and_is_woken_by_it() -> None:
+async def test_a_listener_waits_for_events_and_is_woken_by_them() -> None:
     bus = Bus()
     listener = bus.listen()
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(listener.take())
-        await settled()
+        await let_tasks_run()
         assert not waiting.done()
         publish(bus, 1)
-    assert waiting.result() == [published(1, edited(1))]
+    assert waiting.result() == [publication(1, edit_event(1))]
 
 
-async def test_publishing_never_waits_and_needs_nobody_to_listen() -> None:
+async def test_publishing_never_waits_and_needs_no_listener() -> None:
     bus = Bus(size=2)
     publish(bus, *range(1, 101))
     assert bus.cursor == 100
 
 
-async def test_all_who_wait_are_woken() -> None:
+async def test_all_waiting_listeners_are_woken() -> None:
     bus = Bus()
     async with asyncio.TaskGroup() as tasks:
         waiting = [tasks.create_task(bus.listen().take()) for _ in range(3)]
-        await settled()
+        await let_tasks_run()
         publish(bus, 1)
-    assert [task.result() for task in waiting] == [[published(1, edited(1))]] * 3
+    assert [task.result() for task in waiting] == [[publication(1, edit_event(1))]] * 3
 
 
 async def test_a_cancelled_listener_misses_nothing() -> None:
@@ -91,13 +91,13 @@ async def test_a_cancelled_listener_misses_nothing() -> None:
     listener = bus.listen()
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(listener.take())
-        await settled()
+        await let_tasks_run()
         waiting.cancel()
     publish(bus, 1)
-    assert await heard(listener) == [1]
+    assert await take_cursors(listener) == [1]
 
 
-async def test_a_listener_can_be_walked_through() -> None:
+async def test_a_listener_can_be_iterated() -> None:
     bus = Bus()
     listener = bus.listen()
     publish(bus, 1, 2, 3)
@@ -109,7 +109,7 @@ async def test_a_listener_can_be_walked_through() -> None:
     assert found == [1, 2, 3]
 
 
-async def test_listeners_at_different_pace_hear_the_same_story() -> None:
+async def test_listeners_at_different_pace_receive_the_same_events() -> None:
     bus = Bus()
     quick, slow = bus.listen(), bus.listen()
     quickly = []
@@ -125,8 +125,8 @@ async def test_listeners_at_different_pace_hear_the_same_story() -> None:
 async def test_a_listener_resumes_just_after_a_cursor() -> None:
     bus = Bus()
     publish(bus, 1, 2, 3, 4)
-    assert await heard(bus.listen(after=2)) == [3, 4]
-    assert await heard(bus.listen(after=0)) == [1, 2, 3, 4]
+    assert await take_cursors(bus.listen(after=2)) == [3, 4]
+    assert await take_cursors(bus.listen(after=0)) == [1, 2, 3, 4]
 
 
 async def test_resuming_at_the_end_waits() -> None:
@@ -134,11 +134,11 @@ async def test_resuming_at_the_end_waits() -> None:
     publish(bus, 1)
     listener = bus.listen(after=1)
     publish(bus, 2)
-    assert await heard(listener) == [2]
+    assert await take_cursors(listener) == [2]
 
 
 @pytest.mark.parametrize(("after", "oldest"), [(0, 3), (1, 3), (99, 3), (-1, 3)])
-def test_a_cursor_that_is_not_held_is_refused_at_once(after: int, oldest: int) -> None:
+def test_an_unknown_cursor_is_refused_at_once(after: int, oldest: int) -> None:
     bus = Bus(size=3)
     publish(bus, 1, 2, 3, 4, 5)
     with pytest.raises(CursorLostError) as caught:
@@ -149,15 +149,15 @@ def test_a_cursor_that_is_not_held_is_refused_at_once(after: int, oldest: int) -
 async def test_the_oldest_cursor_that_can_be_resumed_is_the_one_before_the_oldest_event() -> None:
     bus = Bus(size=3)
     publish(bus, 1, 2, 3, 4, 5)
-    assert await heard(bus.listen(after=2)) == [3, 4, 5]
+    assert await take_cursors(bus.listen(after=2)) == [3, 4, 5]
 
 
-def test_a_cursor_of_an_earlier_life_of_the_server_is_refused() -> None:
+def test_a_cursor_from_before_a_restart_is_refused() -> None:
     with pytest.raises(CursorLostError):
         Bus().listen(after=7)
 
 
-async def test_a_listener_that_fell_behind_is_told_so_and_can_start_anew() -> None:
+async def test_a_listener_that_fell_behind_gets_an_error_and_can_start_again() -> None:
     bus = Bus(size=3)
     slow = bus.listen()
     publish(bus, 1, 2, 3)
@@ -167,57 +167,57 @@ async def test_a_listener_that_fell_behind_is_told_so_and_can_start_anew() -> No
     assert (caught.value.after, caught.value.oldest) == (0, 2)
     again = bus.listen()
     publish(bus, 5)
-    assert await heard(again) == [5]
+    assert await take_cursors(again) == [5]
 
 
 # --- merging ---
 
 
-def test_neighbouring_growth_of_one_part_becomes_one() -> None:
+def test_consecutive_growth_of_one_part_is_merged() -> None:
     news = [
-        published(1, growth("ab", 0)),
-        published(2, growth("c", 2)),
-        published(3, growth("d", 3)),
-        published(4, edited(1)),
+        publication(1, growth("ab", 0)),
+        publication(2, growth("c", 2)),
+        publication(3, growth("d", 3)),
+        publication(4, edit_event(1)),
     ]
-    assert merge_growth(news) == [published(3, growth("abcd", 0)), published(4, edited(1))]
+    assert merge_growth(news) == [publication(3, growth("abcd", 0)), publication(4, edit_event(1))]
 
 
 @pytest.mark.parametrize(
     "second", [growth("c", 2, part="prt_2"), growth("c", 2, field="title"), growth("c", 3), growth("c", 0)]
 )
-def test_growth_that_does_not_join_on_stays_apart(second: PartGrew) -> None:
+def test_growth_that_does_not_connect_is_not_merged(second: PartGrew) -> None:
     first = growth("ab", 0)
     assert not follows(first, second)
-    assert merge_growth([published(1, first), published(2, second)]) == [
-        published(1, first),
-        published(2, second),
+    assert merge_growth([publication(1, first), publication(2, second)]) == [
+        publication(1, first),
+        publication(2, second),
     ]
 
 
-def test_what_happened_in_between_keeps_growth_apart() -> None:
-    news = [published(1, growth("a", 0)), published(2, edited(1)), published(3, growth("b", 1))]
+def test_growth_is_not_merged_across_other_events() -> None:
+    news = [publication(1, growth("a", 0)), publication(2, edit_event(1)), publication(3, growth("b", 1))]
     assert merge_growth(news) == news
 
 
 async def test_resuming_inside_merged_growth_gives_only_the_rest() -> None:
     bus = Bus()
     bus.publish(growth("a", 0), growth("b", 1), growth("c", 2), directory=HERE)
-    assert await bus.listen(after=0).take() == [published(3, growth("abc", 0))]
-    assert await bus.listen(after=1).take() == [published(3, growth("bc", 1))]
+    assert await bus.listen(after=0).take() == [publication(3, growth("abc", 0))]
+    assert await bus.listen(after=1).take() == [publication(3, growth("bc", 1))]
 
 
 @given(st.lists(st.sampled_from(["prt_1", "prt_2", ""]), max_size=30), st.data())
-def test_merging_changes_the_words_and_not_the_story(parts: list[str], data: st.DataObject) -> None:
+def test_merging_does_not_change_the_folded_transcript(parts: list[str], data: st.DataObject) -> None:
     texts = {"prt_1": "", "prt_2": ""}
     news = []
     for cursor, part in enumerate(parts, start=1):
         if part:
             delta = data.draw(st.text(max_size=2))
-            news.append(published(cursor, growth(delta, len(texts[part]), part=part)))
+            news.append(publication(cursor, growth(delta, len(texts[part]), part=part)))
             texts[part] += delta
         else:
-            news.append(published(cursor, edited(cursor)))
+            news.append(publication(cursor, edit_event(cursor)))
 
     fewer = merge_growth(news)
     spelled = dict.fromkeys(texts, "")
@@ -230,3 +230,13 @@ def test_merging_changes_the_words_and_not_the_story(parts: list[str], data: st.
         each for each in news if isinstance(each.event, FileEdited)
     ]
     assert [each.cursor for each in fewer[-1:]] == [each.cursor for each in islice(reversed(news), 1)]
+
+
+def test_a_watcher_of_some_kinds_is_called_for_these_alone() -> None:
+    bus, seen, all_seen = Bus(), list[Event](), list[Event]()
+    bus.watch(all_seen.append)
+    bus.publish(edit_event(1), directory=HERE)
+    bus.watch(seen.append, PartGrew)
+    grown = growth("a", 0)
+    bus.publish(edit_event(2), grown, directory=HERE)
+    assert (seen, all_seen) == ([grown], [edit_event(1), edit_event(2), grown])

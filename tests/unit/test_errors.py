@@ -22,28 +22,28 @@ from weft.errors import (
 )
 
 
-def drawn() -> list[tuple[int, str]]:
+def list_documented() -> list[tuple[int, str]]:
     """Return the tree of the docstring: depth and name of each line."""
     lines = (errors.__doc__ or "").splitlines()
     found = [(line, re.search(r"\b[A-Z]\w+Error\b", line)) for line in lines[1:]]
     return [(match.start() // 4, match.group()) for _, match in found if match]
 
 
-def coded(kind: type[WeftError] = WeftError, depth: int = 0) -> list[tuple[int, str]]:
+def list_defined(kind: type[WeftError] = WeftError, depth: int = 0) -> list[tuple[int, str]]:
     below = [
         each
         for child in kind.__subclasses__()
         if child.__module__ == "weft.errors"
-        for each in coded(child, depth + 1)
+        for each in list_defined(child, depth + 1)
     ]
     return [(depth, kind.__name__), *below]
 
 
-def test_the_tree_in_the_docstring_is_the_tree() -> None:
-    assert drawn() == coded()
+def test_the_tree_in_the_docstring_is_complete() -> None:
+    assert list_documented() == list_defined()
 
 
-def test_every_error_is_ours_and_is_named_so() -> None:
+def test_every_error_is_a_weft_error_and_named_so() -> None:
     found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)]
     assert all(issubclass(each, WeftError) and each.__name__.endswith("Error") for each in found)
 
@@ -60,7 +60,11 @@ def test_every_error_is_ours_and_is_named_so() -> None:
         ),
         (DocumentError("ses_1.json", "not JSON"), "ses_1.json: not JSON", ""),
         (SessionBusyError("ses_1"), "Session ses_1 is busy", ""),
-        (SessionBusyError("ses_1", "pid 7"), "Session ses_1 is busy", "pid 7 is running it"),
+        (
+            SessionBusyError("ses_1", "pid 7"),
+            "Session ses_1 is busy",
+            "pid 7 is running it; wait until it is done",
+        ),
         (
             GitError(["status"], 128, "warning: x\nfatal: not a repository\n"),
             "git status: fatal: not a repository",
@@ -80,11 +84,11 @@ def test_every_error_is_ours_and_is_named_so() -> None:
         ),
     ],
 )
-def test_an_error_reads_as_a_sentence_with_a_way_out(error: WeftError, message: str, hint: str) -> None:
+def test_an_error_is_a_sentence_with_a_hint(error: WeftError, message: str, hint: str) -> None:
     assert (str(error), error.hint) == (message, hint)
 
 
-def test_facts_are_attributes() -> None:
+def test_facts_of_an_error_are_attributes() -> None:
     missing = NotFoundError("session", "ses_1", near=["ses_2"])
     assert (missing.kind, missing.id, missing.near) == ("session", "ses_1", ("ses_2",))
     assert NewerFormatError("store", 9, 2).found == 9

@@ -17,7 +17,6 @@ from weft.model.event import (
     PartGrew,
     PartUpdated,
     SessionCreated,
-    SessionDeleted,
     SessionIdled,
     SessionUpdated,
 )
@@ -45,7 +44,8 @@ class FailingStore(MemoryStore):
 
     async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
         if any(
-            isinstance(event, PartGrew | SessionCreated) and about(event) in self.full_for for event in events
+            isinstance(event, PartGrew | SessionCreated) and get_session_id(event) in self.full_for
+            for event in events
         ):
             raise StoreError("no space left")
         await super().apply(*events, leases=leases)
@@ -65,11 +65,15 @@ class SlowStore(MemoryStore):
         await super().apply(*events, leases=leases)
 
     async def edit(
-        self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
+        self,
+        session: SessionID,
+        editor: SessionEditor,
+        *events: Durable,
+        leases: Sequence[LeaseToken] = NO_LEASES,
     ) -> SessionInfo:
         self.begun += 1
         await self.gate.wait()
-        return await super().edit(session, editor, leases=leases)
+        return await super().edit(session, editor, *events, leases=leases)
 
 
 class TakenOverStore(MemoryStore):
@@ -79,7 +83,7 @@ class TakenOverStore(MemoryStore):
         self._leases[session] = LeaseToken(session, -1), "another process"
 
 
-def about(event: PartGrew | SessionCreated) -> SessionID:
+def get_session_id(event: PartGrew | SessionCreated) -> SessionID:
     return event.session_id if isinstance(event, PartGrew) else event.info.id
 
 
@@ -124,12 +128,12 @@ class JournalHarness:
         return [each.event for each in await self._listener.take()]
 
     async def pass_time(self, ms: int) -> None:
-        await settled()
+        await let_tasks_run()
         self.clock.turn(ms)
-        await settled()
+        await let_tasks_run()
 
 
-async def settled() -> None:
+async def let_tasks_run() -> None:
     """Let all tasks run that can."""
     for _ in range(20):
         await asyncio.sleep(0)
@@ -152,7 +156,7 @@ async def text_in(store: MemoryStore, of: SessionID = ONE) -> str:
 # --- committing ---
 
 
-async def test_what_is_committed_is_stored_and_told_in_order() -> None:
+async def test_committed_events_are_stored_and_published_in_order() -> None:
     store = MemoryStore()
     async with open_harness(store) as harness:
         events = (SessionCreated(info=session(ONE)), message(ONE), SessionIdled(session_id=ONE), part("a"))
@@ -162,7 +166,7 @@ async def test_what_is_committed_is_stored_and_told_in_order() -> None:
         assert await text_in(store) == "a"
 
 
-async def test_what_is_not_durable_is_told_and_touches_no_store() -> None:
+async def test_events_that_are_not_durable_are_published_and_not_stored() -> None:
     store = SlowStore()
     async with open_harness(store) as harness:
         await harness.journal.commit(SessionIdled(session_id=ONE))
@@ -170,19 +174,19 @@ async def test_what_is_not_durable_is_told_and_touches_no_store() -> None:
         assert store.begun == 0
 
 
-async def test_nothing_is_told_before_it_is_stored() -> None:
+async def test_nothing_is_published_before_it_is_stored() -> None:
     store = SlowStore()
     async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
         tasks.create_task(harness.journal.commit(SessionCreated(info=session(ONE))))
-        await settled()
+        await let_tasks_run()
         assert store.begun == 1
         assert await harness.take_events() == []
         store.gate.set()
-        await settled()
+        await let_tasks_run()
         assert await harness.take_events() == [SessionCreated(info=session(ONE))]
 
 
-async def test_what_could_not_be_stored_is_not_told() -> None:
+async def test_events_that_could_not_be_stored_are_not_published() -> None:
     store = FailingStore()
     store.full_for = {ONE}
     async with open_harness(store) as harness:
@@ -192,71 +196,83 @@ async def test_what_could_not_be_stored_is_not_told() -> None:
         assert await store.list_sessions() == []
 
 
-async def test_what_was_committed_first_is_told_first() -> None:
+async def test_events_are_published_in_the_order_of_their_commits() -> None:
     store = SlowStore()
     async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
         for title in "abc":
             tasks.create_task(harness.journal.commit(SessionUpdated(info=session(ONE, title))))
-        await settled()
+        await let_tasks_run()
         assert store.begun == 1, "one at a time for one session"
         store.gate.set()
-        await settled()
+        await let_tasks_run()
         assert await harness.take_events() == [SessionUpdated(info=session(ONE, title)) for title in "abc"]
         assert (await store.get_session(ONE)).title == "c"
 
 
-async def test_sessions_do_not_wait_for_one_another() -> None:
+async def test_commits_to_different_sessions_do_not_wait_for_each_other() -> None:
     store = SlowStore()
     async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
         tasks.create_task(harness.journal.commit(SessionCreated(info=session(ONE))))
         tasks.create_task(harness.journal.commit(SessionCreated(info=session(TWO))))
-        await settled()
+        await let_tasks_run()
         assert store.begun == 2
         store.gate.set()
 
 
-async def test_commits_to_several_sessions_in_any_order_never_block_each_other_for_good() -> None:
-    store = MemoryStore()
-    first, second = SessionDeleted(info=session(ONE)), SessionDeleted(info=session(TWO))
-    async with open_harness(store) as harness, asyncio.timeout(60):
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(10):
-                tasks.create_task(harness.journal.commit(first, second))
-                tasks.create_task(harness.journal.commit(second, first))
-        assert len(await harness.take_events()) == 40
+async def test_locks_of_several_sessions_are_taken_in_one_order_so_that_no_two_writers_block_each_other() -> (
+    None
+):
+    store = SlowStore()
+    store.gate.set()
+    async with open_harness(store) as harness:
+        journal = harness.journal
+        await journal.commit(SessionCreated(info=session(ONE)), SessionCreated(info=session(TWO)))
+        store.gate.clear()
+        begun = store.begun
+        editing = [asyncio.ensure_future(journal.edit(ONE, lambda stored: stored))]
+        await let_tasks_run()
+        # It waits for the first, and holds the second not yet.
+        discarding = asyncio.ensure_future(journal.discard([TWO, ONE], at=1))
+        await let_tasks_run()
+        editing.append(asyncio.ensure_future(journal.edit(TWO, lambda stored: stored)))
+        await let_tasks_run()
+        both_begun = store.begun - begun
+        store.gate.set()
+        await asyncio.gather(discarding, *editing, return_exceptions=True)
+    assert both_begun == 2
 
 
 async def test_a_cancelled_commit_is_still_stored_and_published() -> None:
     store = SlowStore()
     async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
         committing = tasks.create_task(harness.journal.commit(SessionCreated(info=session(ONE))))
-        await settled()
+        await let_tasks_run()
         committing.cancel()
-        await settled()
+        await let_tasks_run()
         committing.cancel()
-        await settled()
+        await let_tasks_run()
         assert not committing.done()
         store.gate.set()
-        await settled()
+        await let_tasks_run()
         assert committing.cancelled()
         assert await store.get_session(ONE) == session(ONE)
         assert await harness.take_events() == [SessionCreated(info=session(ONE))]
 
 
-async def test_what_is_stored_is_in_the_transcript_also_of_who_is_cancelled_meanwhile() -> None:
+async def test_stored_events_are_in_the_transcript_even_if_the_caller_is_cancelled() -> None:
     store, known = SlowStore(), Transcript()
     async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
         committing = tasks.create_task(harness.journal.commit(message(ONE), part("a"), into=known))
-        await settled()
+        await let_tasks_run()
         assert known.messages() == []
         committing.cancel()
         store.gate.set()
-        await settled()
+        await let_tasks_run()
         assert committing.cancelled()
         assert known.messages() == await store.list_messages(ONE) != []
 
 
-async def test_what_could_not_be_stored_is_not_in_the_transcript() -> None:
+async def test_events_that_could_not_be_stored_are_not_in_the_transcript() -> None:
     store, known = FailingStore(), Transcript()
     async with open_harness(store) as harness:
         store.full_for.add(ONE)
@@ -268,51 +284,51 @@ async def test_what_could_not_be_stored_is_not_in_the_transcript() -> None:
 # --- editing ---
 
 
-def titled(title: str) -> Callable[[SessionInfo], SessionInfo]:
+def append_title(title: str) -> Callable[[SessionInfo], SessionInfo]:
     return lambda before: replace(before, title=before.title + title)
 
 
-async def test_an_edit_is_stored_told_and_given_back() -> None:
+async def test_an_edit_is_stored_published_and_returned() -> None:
     store = MemoryStore()
     await store.apply(SessionCreated(info=session(ONE)))
     async with open_harness(store) as harness:
-        edited = await harness.journal.edit(ONE, titled("x"))
+        edited = await harness.journal.edit(ONE, append_title("x"))
         assert edited == session(ONE, "x") == await store.get_session(ONE)
         assert await harness.take_events() == [SessionUpdated(info=edited)]
 
 
-async def test_edits_at_the_same_time_build_on_one_another() -> None:
+async def test_concurrent_edits_build_on_each_other() -> None:
     store = SlowStore()
     store.gate.set()
     await store.apply(SessionCreated(info=session(ONE)))
     async with open_harness(store) as harness:
         async with asyncio.TaskGroup() as tasks:
             for letter in "abc":
-                tasks.create_task(harness.journal.edit(ONE, titled(letter)))
+                tasks.create_task(harness.journal.edit(ONE, append_title(letter)))
         assert await harness.take_events() == [
             SessionUpdated(info=session(ONE, title)) for title in ("a", "ab", "abc")
         ]
 
 
-async def test_an_edit_that_is_cancelled_is_finished_and_told() -> None:
+async def test_a_cancelled_edit_is_completed_and_published() -> None:
     store = SlowStore()
     store.gate.set()
     await store.apply(SessionCreated(info=session(ONE)))
     store.gate.clear()
     async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
-        editing = tasks.create_task(harness.journal.edit(ONE, titled("x")))
-        await settled()
+        editing = tasks.create_task(harness.journal.edit(ONE, append_title("x")))
+        await let_tasks_run()
         editing.cancel()
         store.gate.set()
-        await settled()
+        await let_tasks_run()
         assert editing.cancelled()
         assert await harness.take_events() == [SessionUpdated(info=session(ONE, "x"))]
 
 
-async def test_an_edit_that_fails_tells_nothing() -> None:
+async def test_a_failed_edit_publishes_nothing() -> None:
     async with open_harness(MemoryStore()) as harness:
         with pytest.raises(NotFoundError):
-            await harness.journal.edit(ONE, titled("x"))
+            await harness.journal.edit(ONE, append_title("x"))
         assert await harness.take_events() == []
 
 
@@ -323,7 +339,7 @@ async def with_a_part(store: MemoryStore, of: SessionID = ONE) -> None:
     await store.apply(SessionCreated(info=session(of)), message(of), part("", of))
 
 
-async def test_growth_is_told_at_once_and_stored_within_the_flush_interval() -> None:
+async def test_growth_is_published_at_once_and_stored_within_the_flush_interval() -> None:
     store = MemoryStore()
     await with_a_part(store)
     async with open_harness(store) as harness:
@@ -343,12 +359,12 @@ def test_streamed_text_is_stored_within_a_quarter_of_a_second() -> None:
     )
 
 
-def test_the_log_is_written_at_regular_times_and_growth_is_collected_after_a_slow_write() -> None:
+def test_the_log_is_written_regularly_and_growth_is_collected_after_a_slow_write() -> None:
     assert choose_log_time(now=10 + LOG_SECONDS / 4, logged=10) == 10 + LOG_SECONDS
     assert choose_log_time(now=20, logged=10) == 20 + LOG_SECONDS / 2
 
 
-async def test_growth_goes_on_being_stored_interval_after_interval() -> None:
+async def test_growth_is_stored_in_every_interval() -> None:
     store = MemoryStore()
     await with_a_part(store)
     async with open_harness(store) as harness:
@@ -358,7 +374,7 @@ async def test_growth_goes_on_being_stored_interval_after_interval() -> None:
             assert await text_in(store) == "weft"[: at + 1]
 
 
-async def test_growth_is_stored_ahead_of_the_next_commit_to_its_session() -> None:
+async def test_growth_is_stored_before_the_next_commit_to_its_session() -> None:
     store = MemoryStore()
     await with_a_part(store)
     async with open_harness(store) as harness:
@@ -367,7 +383,7 @@ async def test_growth_is_stored_ahead_of_the_next_commit_to_its_session() -> Non
         assert await text_in(store) == "ab"
 
 
-async def test_a_commit_that_replaces_the_part_has_the_last_word() -> None:
+async def test_a_commit_that_replaces_the_part_supersedes_its_growth() -> None:
     store = MemoryStore()
     await with_a_part(store)
     async with open_harness(store) as harness:
@@ -377,7 +393,7 @@ async def test_a_commit_that_replaces_the_part_has_the_last_word() -> None:
         assert await text_in(store) == "ab"
 
 
-async def test_many_pieces_of_growth_are_stored_as_one() -> None:
+async def test_consecutive_growth_is_stored_as_one() -> None:
     applied: list[tuple[Durable, ...]] = []
 
     class CountingStore(MemoryStore):
@@ -394,7 +410,7 @@ async def test_many_pieces_of_growth_are_stored_as_one() -> None:
         assert applied[1:] == [(growth("weaving", 0),)]
 
 
-async def test_what_has_grown_is_stored_when_the_journal_closes() -> None:
+async def test_waiting_growth_is_stored_when_the_journal_closes() -> None:
     store = MemoryStore()
     await with_a_part(store)
     async with open_harness(store) as harness:
@@ -402,7 +418,7 @@ async def test_what_has_grown_is_stored_when_the_journal_closes() -> None:
     assert await text_in(store) == "ab"
 
 
-async def test_a_store_that_fails_keeps_growth_for_the_next_time() -> None:
+async def test_growth_waits_if_the_store_fails() -> None:
     store = FailingStore()
     await with_a_part(store)
     async with open_harness(store) as harness:
@@ -417,7 +433,7 @@ async def test_a_store_that_fails_keeps_growth_for_the_next_time() -> None:
         assert await text_in(store) == "abcd"
 
 
-async def test_a_commit_that_fails_keeps_growth_too_and_says_what_is_wrong() -> None:
+async def test_growth_waits_if_a_commit_fails_and_the_error_is_raised() -> None:
     store = FailingStore()
     await with_a_part(store)
     async with open_harness(store) as harness:
@@ -430,7 +446,7 @@ async def test_a_commit_that_fails_keeps_growth_too_and_says_what_is_wrong() -> 
         assert await text_in(store) == "ab"
 
 
-async def test_growth_that_does_not_fit_keeps_no_commit_from_being_stored_and_waits() -> None:
+async def test_growth_that_does_not_fit_waits_and_blocks_no_commit() -> None:
     store = FailingStore()
     await with_a_part(store)
     async with open_harness(store) as harness:
@@ -457,7 +473,7 @@ async def test_a_session_that_cannot_be_stored_does_not_block_the_others() -> No
         store.full_for = set()
 
 
-async def test_growth_that_cannot_be_stored_when_the_journal_closes_is_an_error_said_aloud() -> None:
+async def test_growth_that_cannot_be_stored_when_the_journal_closes_raises_an_error() -> None:
     store = FailingStore()
     await with_a_part(store)
 
@@ -470,7 +486,7 @@ async def test_growth_that_cannot_be_stored_when_the_journal_closes_is_an_error_
         await fill_the_disk_and_close()
 
 
-async def test_closing_waits_for_the_flush_under_way() -> None:
+async def test_closing_waits_for_the_flush_in_progress() -> None:
     store = SlowStore()
     store.gate.set()
     await with_a_part(store)
@@ -483,33 +499,33 @@ async def test_closing_waits_for_the_flush_under_way() -> None:
 
     async with asyncio.TaskGroup() as tasks:
         closing = tasks.create_task(write_and_close())
-        await settled()
-        await settled()
-        await settled()
+        await let_tasks_run()
+        await let_tasks_run()
+        await let_tasks_run()
         assert not closing.done()
         store.gate.set()
     assert await text_in(store) == "ab"
     assert store.begun == 2, "and does not write it again"
 
 
-async def test_an_error_inside_comes_out_as_itself() -> None:
+async def test_an_error_in_the_body_is_raised_unchanged() -> None:
     store = MemoryStore()
     await with_a_part(store)
 
-    async def look_for_what_is_not_there() -> None:
+    async def get_missing_session() -> None:
         async with open_harness(store) as harness:
             harness.journal.grow(growth("ab", 0))
             await store.get_session(SessionID("ses_none"))
 
     with pytest.raises(NotFoundError):
-        await look_for_what_is_not_there()
+        await get_missing_session()
     assert await text_in(store) == "ab"
 
 
 # --- leases ---
 
 
-async def test_who_lost_the_lease_stores_and_tells_nothing() -> None:
+async def test_a_writer_that_lost_the_lease_stores_and_publishes_nothing() -> None:
     store = TakenOverStore()
     await with_a_part(store)
     async with open_harness(store) as harness, harness.journal.lease(ONE, "me"):
@@ -518,7 +534,7 @@ async def test_who_lost_the_lease_stores_and_tells_nothing() -> None:
         await harness.take_events()
         for work in (
             harness.journal.commit(part("b"), SessionIdled(session_id=ONE)),
-            harness.journal.edit(ONE, titled("x")),
+            harness.journal.edit(ONE, append_title("x")),
             harness.journal.edit_message(ONE, MessageID("msg_ses_1"), lambda info: replace(info, agent="x")),
         ):
             with pytest.raises(LeaseLostError) as lost:
@@ -529,7 +545,7 @@ async def test_who_lost_the_lease_stores_and_tells_nothing() -> None:
         assert await store.get_session(ONE) == session(ONE)
 
 
-async def test_another_session_is_written_without_that_lease() -> None:
+async def test_a_write_to_another_session_does_not_name_that_lease() -> None:
     store = TakenOverStore()
     async with open_harness(store) as harness, harness.journal.lease(ONE, "me"):
         store.take_over(ONE)

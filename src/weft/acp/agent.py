@@ -17,6 +17,8 @@ from acp.schema import (
     Cost,
     DeleteSessionRequest,
     DeleteSessionResponse,
+    ElicitationCapabilities,
+    FileSystemCapabilities,
     ForkSessionResponse,
     Implementation,
     InitializeResponse,
@@ -218,12 +220,18 @@ class AcpAgent:
         **_: Any,
     ) -> InitializeResponse:
         del protocol_version  # there is only one; an editor that needs another disconnects
-        capabilities = client_capabilities or ClientCapabilities()
+        # In place of something that is not valid, the SDK passes a plain object.
+        capabilities = (
+            client_capabilities
+            if isinstance(client_capabilities, ClientCapabilities)
+            else ClientCapabilities()
+        )
+        files, questions = capabilities.fs, capabilities.elicitation
         self._editor = replace(
             self._get_editor(),
-            forms=capabilities.elicitation is not None and capabilities.elicitation.form is not None,
-            reads=capabilities.fs is not None and capabilities.fs.read_text_file is True,
-            writes=capabilities.fs is not None and capabilities.fs.write_text_file is True,
+            forms=isinstance(questions, ElicitationCapabilities) and questions.form is not None,
+            reads=isinstance(files, FileSystemCapabilities) and files.read_text_file is True,
+            writes=isinstance(files, FileSystemCapabilities) and files.write_text_file is True,
             terminals=capabilities.terminal is True,
         )
         return InitializeResponse(

@@ -83,6 +83,9 @@ class LineTransport:
                 await self._reader.readexactly(error.consumed)
                 too_long = True
                 continue
+            except ConnectionError:
+                self._disconnect("the editor has closed the connection")
+                return None
             if not too_long:
                 return line
             await self._refuse(TOO_LONG)
@@ -109,6 +112,8 @@ def parse_message(line: bytes) -> tuple[Message | None, str]:
         return None, "its id is neither text nor a whole number"
     if not isinstance(message.get("method", ""), str):
         return None, "its method is not text"
+    if not isinstance(message.get("error"), dict | None):
+        return None, "its error is not an object"
     return message, ""
 
 

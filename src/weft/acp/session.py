@@ -62,7 +62,7 @@ class EditorSession:
         self._follows_agent = True
 
     def record(self, event: Event, *, own: bool) -> None:
-        """Record what the result of a prompt depends on. Steps of child sessions count, too."""
+        """Record the steps and failures from which the result of a prompt is made. Steps of child sessions count, too."""
         match event:
             case PartUpdated(part=StepFinishPart() as part):
                 self._steps[part.id] = part
@@ -93,9 +93,7 @@ class EditorSession:
         Raise `SessionBusyError` if another prompt is under way.
         """
         if any(not turn.cancelled for turn in self._turns):
-            raise SessionBusyError(
-                self.id, "this editor: one prompt at a time, cancel it or wait for its end"
-            )
+            raise SessionBusyError(self.id, "this editor")
         turn = PromptTurn()
         self._turns.append(turn)
         try:

@@ -23,6 +23,7 @@ from acp.schema import (
 
 from weft.acp.content import Block, to_file_block, to_text_block
 from weft.acp.tool_calls import EditorToolCall, OverwriteTracker, to_text_content
+from weft.model.display import bound_time
 from weft.model.event import (
     Event,
     MessageUpdated,
@@ -244,7 +245,11 @@ def to_info(session: SessionInfo) -> SessionInfoUpdate:
 
 
 def to_iso(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(bound_time(ms) / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def _to_user_chunk(block: Block, message: MessageID) -> UserMessageChunk:

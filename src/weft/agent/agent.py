@@ -58,7 +58,7 @@ SESSION_HINT = "pass the id of a session, such as answer.session, or nothing for
 
 
 class QuestionArguments(TypedDict, total=False):
-    """What can be set on `open`, on a conversation, and on one question. The nearest setting wins.
+    """Options for `open`, for a conversation, and for one question. The nearest one wins.
 
     `budget` limits one question with its child sessions. `permissions` are rules, or a function that answers requests;
     without one, every request is rejected.

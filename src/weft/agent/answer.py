@@ -134,7 +134,7 @@ class Answer(Struct, Generic[T_co], frozen=True, kw_only=True):
 
 
 class RunFailedError(WeftError):
-    """A question got no answer. `answer` is what there was when the run ended, `failure` is what was stored as the reason."""
+    """A question got no answer. `answer` is the unfinished answer, and `failure` the stored reason."""
 
     answer: Answer[object]
 

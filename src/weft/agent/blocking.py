@@ -64,7 +64,7 @@ class ThreadTask(Generic[T]):
 class LoopThread:
     """An event loop in a daemon thread.
 
-    It is stopped at the latest when the program ends, or when nothing refers to it any more: everything that uses it does.
+    It is stopped at the latest when the program ends, or when nothing refers to it any more; every object that uses it refers to it.
     """
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class LoopThread:
         await asyncio.gather(*(_close_iterator(each) for each in self._reading), return_exceptions=True)
 
     def leave(self) -> None:
-        """Leave what was entered. Raise the error of leaving it."""
+        """Close everything that was opened, the last first. Raise the error of the first that fails to close."""
         while self._opened:
             self.run(self._opened.pop().leave())
 
@@ -144,14 +144,14 @@ class LoopThread:
         self._thread.join()
 
     async def _end(self) -> None:
-        """Cancel what is still running, as `asyncio.run` does, and give it some seconds to finish."""
+        """Cancel all running calls and tasks, as `asyncio.run` does. Calls get some seconds to finish."""
         await asyncio.wait([asyncio.ensure_future(self.end_calls())], timeout=STOP_SECONDS)
         await _cancel_tasks(asyncio.all_tasks())
         await self.loop.shutdown_asyncgens()
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, opened: "list[OpenContext[Any]]") -> None:
-    """Run a loop until it is stopped. Then leave what is still open: nobody else can, if the agent was dropped."""
+    """Run a loop until it is stopped. Then close all that is still open: if the agent was dropped, nobody else does."""
     loop.run_forever()
     loop.run_until_complete(_leave_all(opened))
     loop.close()
@@ -200,7 +200,7 @@ async def _close_iterator(items: AsyncIterator[Any]) -> None:
 
 
 def _check_here(options: QuestionArguments) -> QuestionArguments:
-    """Warn of what is misspelt. In the thread of the loop, the warning could not name the line of the caller."""
+    """Warn of misspelt names. A warning from the thread of the loop could not name the caller's line."""
     if "permissions" not in options:
         return options
     return {**options, "permissions": check_names(options["permissions"])}

@@ -1,4 +1,4 @@
-"""Open an agent on a server. This needs an HTTP client, and nothing of the engine."""
+"""Open an agent on a server. This needs an HTTP client, but not the engine."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

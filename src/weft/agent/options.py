@@ -1,4 +1,4 @@
-"""What a caller can set for all questions, for a conversation, or for one question, and the checks of it."""
+"""Options of questions, for all of them, for a conversation or for one question; and the checks of their values."""
 
 import os
 import warnings
@@ -49,7 +49,7 @@ BUDGET_HINT = "pass dollars, such as 0.50, or a weft.Budget"
 
 
 def describe_type(value: object) -> str:
-    """Return what something is, for a message: "an int", "the class Script"."""
+    """Name the kind of a value for a message: "an int", "the class Script"."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     name = type(value).__name__
@@ -92,7 +92,7 @@ def read_options(
     schema: object = None,
     **unknown: object,
 ) -> QuestionOptions:
-    """Check what a caller passed. Raise `InvalidInputError` that names the argument, `TypeError` if there is no such one."""
+    """Check the options that a caller passed. Raise `InvalidInputError` for a wrong value, `TypeError` for an unknown name."""
     for name in unknown:
         near = find_nearest(name, (*ARGUMENTS, *ASK_ARGUMENTS))
         suggestion = f"did you mean {near}?" if near else f"there are {', '.join(ARGUMENTS)}"
@@ -195,7 +195,7 @@ def _read_permissions(permissions: object) -> tuple[Ruleset | None, Permit | Non
 def _warn_of_typos(names: Iterable[str]) -> None:
     """Warn of a name that looks like a permission of weft: a rule with a wrong name would have no effect.
 
-    The warning names the line of whoever called the method whose helper called ours.
+    The warning names a line of the caller's program: `stacklevel` skips the method that it called, and our helpers.
     """
     for name in names:
         near = "" if name in PERMISSIONS else find_nearest(name, PERMISSIONS, cutoff=MIN_SIMILARITY)

@@ -1,4 +1,4 @@
-"""One question: send the prompt, answer what the agent asks, and make an answer of what happened."""
+"""One question: send the prompt, answer the agent's requests, and build the answer from the events."""
 
 import inspect
 import mimetypes
@@ -36,10 +36,10 @@ from weft.model.ids import SessionID
 from weft.model.input import AnyPartInput, FileInput, PromptInput, TextInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.permission import PermissionRequest, Ruleset
-from weft.model.session import SessionChange, SessionInfo
+from weft.model.session import SessionChange, SessionInfo, get_ledger
 from weft.model.spending import Spent, total_spent
 from weft.model.transcript import Transcript
-from weft.session.totals import count_messages, get_ledger
+from weft.session.totals import count_messages
 
 AnyFile = str | os.PathLike[str]
 

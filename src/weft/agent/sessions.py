@@ -94,7 +94,7 @@ class OpenedStore:
     def close(self) -> None:
         self.closed.set_result(None)
 
-    async def make_maker(self) -> lifecycle.SessionMaker:
+    async def make_session_maker(self) -> lifecycle.SessionMaker:
         """Return a maker of sessions for the directory. The project of the directory is found and recorded at the first use."""
         store, journal = self.store, self.journal
         if self._place is None:
@@ -159,7 +159,7 @@ class Session:
     async def load(
         self, *, last: int | None = None, before: MessageID | None = None
     ) -> list[MessageWithParts]:
-        """Return the messages, oldest first: the `last` so many, of those before the message `before`."""
+        """Return the messages, oldest first. With `last`, return at most that many of the last ones; with `before`, only those before that message."""
         if last is not None and last < 0:
             raise InvalidInputError("last", f"{last} is negative", hint="leave it out for all messages")
         await self.info()
@@ -184,7 +184,7 @@ class Session:
 
     async def fork(self, *, at: MessageID | None = None) -> "Session":
         """Create a session with a copy of the messages before the message `at`, or of all messages, and return it."""
-        maker, source = await self._opened.make_maker(), await self.info()
+        maker, source = await self._opened.make_session_maker(), await self.info()
         forked = await fork.fork(maker, self._opened.store, source, at=at)
         return Session(self._opened, forked.id)
 
@@ -414,7 +414,7 @@ class SessionStore:
 
     async def _create(self, id: SessionID | None, title: str | None) -> Session:
         checked = None if title is None else lifecycle.check_title(title)
-        maker = await self._opened.make_maker()
+        maker = await self._opened.make_session_maker()
         created = await lifecycle.create(maker, SessionInput(title=checked), id=id)
         return Session(self._opened, created.id)
 

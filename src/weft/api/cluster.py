@@ -13,7 +13,7 @@ from weft.model.wire import Wire
 class SharedEvent(Struct, frozen=True, kw_only=True):
     """An event that all nodes see, as `{"type", "properties"}`. Its position is the same on all of them.
 
-    `own` says that this node wrote it.
+    `own` is True if the server that receives it wrote it itself.
     """
 
     position: int
@@ -38,7 +38,7 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
 
 
 class LeaseStatus(Wire, frozen=True, kw_only=True):
-    """A session that runs, by whom, for how long, and in how many seconds its lease runs out without a heartbeat."""
+    """A running session: who runs it, for how long, and in how many seconds its lease expires without a heartbeat."""
 
     session: SessionID
     owner: str
@@ -72,6 +72,7 @@ class Cluster(Protocol):
     * `claim_key` returns the message that a key stands for: the given one if the key is new.
     * `check` raises `StoreError` if this node cannot work: the database does not answer, or does not know the node.
     * `metrics` returns what is measured, each with its name, help text and value.
+    * `workspace_roots` are the directories below which callers have checkouts of git workspaces.
     """
 
     @property
@@ -79,6 +80,9 @@ class Cluster(Protocol):
 
     @property
     def position(self) -> int: ...
+
+    @property
+    def workspace_roots(self) -> Sequence[str]: ...
 
     async def follow(self, deliver: Callable[[SharedEvent], None]) -> None: ...
 

@@ -9,7 +9,7 @@ from weft.model.proof import SessionProof
 
 
 class Data(Protocol):
-    """What can be asked about sessions and the files that they changed. Nothing is changed by a question.
+    """Queries about sessions and the files that they changed. No query changes anything.
 
     * `query` runs one SQL statement that only reads. It raises `InvalidInputError` for any other, and `DeadlineError` if it takes
       longer than it may.

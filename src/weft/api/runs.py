@@ -62,8 +62,8 @@ class ClientTools(Protocol):
     """Tools that run in the process of a client.
 
     * `offer_tools` offers tools to the model of a session, from its next step on, instead of those that the `client` offered
-      there before. An empty sequence withdraws them. `client` is a name that the caller chooses, one for each offer that
-      shall exist beside others. If two clients offer a tool of the same name, the later offer counts.
+      there before. An empty sequence withdraws them. `client` is a name that the caller chooses; offers under different
+      names exist side by side. If two clients offer a tool of the same name, the later offer counts.
     * A name that a tool cannot have, or that weft needs itself, raises `InvalidInputError`, and nothing changes. So do two
       tools of one name, a schema that is not that of an object, and more or longer text than a model could use.
     * Offers are not stored: they end with the session, and with the process that runs it.

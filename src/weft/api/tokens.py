@@ -33,13 +33,16 @@ class TokenAdministration(Protocol):
 
 
 class TokenCheck(TokenAdministration, Protocol):
-    """Tokens, and who sends them.
+    """Finds callers by their tokens, and owners by their shares.
 
-    * `find_caller` returns whose secret it is, None if it is unknown or was revoked; an expired one raises `InvalidInputError`;
-    * `find_share_owner` returns the principal whose share has this id, None if it is nobody's or the administrator's.
+    * `find_caller` returns the caller with this token, None if it is unknown or was revoked; an expired one raises `InvalidInputError`;
+    * `find_principal` returns a principal as a caller who may run sessions, None if there is none of this name;
+    * `find_share_owner` returns the principal whose share has this id, None if there is none or it is the administrator's.
     """
 
     async def find_caller(self, secret: str) -> Caller | None: ...
+
+    async def find_principal(self, name: str) -> Caller | None: ...
 
     async def find_share_owner(self, share: str) -> Caller | None: ...
 

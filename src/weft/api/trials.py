@@ -21,7 +21,7 @@ from weft.model.trial import (
 class Trials(Protocol):
     """Several attempts at one prompt, and what can be learned from stored sessions.
 
-    * `create` makes a session and a worktree for each trial, all or nothing, and runs nothing. Whoever calls it sends the prompt of
+    * `create` makes a session and a worktree for each trial, all or nothing, and runs nothing. The caller sends the prompt of
       each trial to the `Api` of its directory. All trials share one budget, also with the sessions that they start.
     * `compare` works while sessions run. A check runs only in the worktrees of trials that do not run; files that it changes are
       put back, and named.

@@ -53,14 +53,14 @@ class FileEdit(NamedTuple):
 
 
 class AuthorState(NamedTuple):
-    """All that is needed to go on: the authors of each known content, oldest first, and where each checkout stands.
+    """The result of all changes so far, from which later ones can be followed.
 
-    `standing` are the last content of a checkout, and the last one that was not undone. `uncertain` are checkouts in which a
-    change was not recorded. `undone` are contents of changes that were undone.
+    `known` has the authors of each content, oldest first. `last_contents` has two contents for each checkout: the last one, and the
+    last one that was not undone. `uncertain` are checkouts in which a change was not recorded. `undone` are contents of changes that were undone.
     """
 
     known: Mapping[str, AuthorRuns] = {}
-    standing: Mapping[str, tuple[str | None, str | None]] = {}
+    last_contents: Mapping[str, tuple[str | None, str | None]] = {}
     uncertain: frozenset[str] = frozenset()
     undone: frozenset[str] = frozenset()
 
@@ -83,7 +83,7 @@ class Authorship:
     ) -> None:
         self._read = read
         self._known = dict(state.known)
-        self._standing = dict(state.standing)
+        self._last_contents = dict(state.last_contents)
         self._uncertain = set(state.uncertain)
         self._undone = set(state.undone)
         self._line_sets: dict[str, frozenset[Line]] = {}
@@ -91,7 +91,7 @@ class Authorship:
 
     def get_state(self) -> AuthorState:
         return AuthorState(
-            dict(self._known), dict(self._standing), frozenset(self._uncertain), frozenset(self._undone)
+            dict(self._known), dict(self._last_contents), frozenset(self._uncertain), frozenset(self._undone)
         )
 
     def feed(
@@ -122,11 +122,11 @@ class Authorship:
         self._stand(edit.checkout, edit.after.oid, undone=edit.undone)
 
     def doubt(self, checkout: str) -> None:
-        """Note that a call changed the file here without a snapshot: what is new next may be anybody's."""
+        """Note that a call changed the file here without a snapshot, so that the author of the next new lines is unknown."""
         self._uncertain.add(checkout)
 
     def attribute(self, checkout: str, content: Content | None) -> FileVersion:
-        """Return a content with its authors, as it was found in a checkout. What nobody recorded is a person's, or unknown."""
+        """Return a content with its authors, as it was found in a checkout. Lines that no session recorded are a person's, or unknown."""
         if content is None:
             self._stand(checkout, None)
             return EMPTY
@@ -141,9 +141,9 @@ class Authorship:
 
     def _choose_base(self, checkout: str, content: Content) -> tuple[FileVersion, LineAuthor]:
         """Return the version that a content is most likely made from, and who made it if nobody recorded it."""
-        if checkout in self._standing:
+        if checkout in self._last_contents:
             fallback = UNKNOWN if checkout in self._uncertain else PERSON
-            last, kept = self._standing[checkout]
+            last, kept = self._last_contents[checkout]
             # What was undone may still be there in part: a person may have kept some files.
             bases = [self._get(oid) for oid in dict.fromkeys((kept, last))]
             return max(bases, key=lambda base: measure_similarity(base.lines, content.lines)), fallback
@@ -190,8 +190,8 @@ class Authorship:
         self._known[oid] = to_runs(authors)
 
     def _stand(self, checkout: str, oid: str | None, *, undone: bool = False) -> None:
-        _, kept = self._standing.get(checkout, (None, None))
-        self._standing[checkout] = (oid, kept if undone else oid)
+        _, kept = self._last_contents.get(checkout, (None, None))
+        self._last_contents[checkout] = (oid, kept if undone else oid)
 
 
 def to_runs(authors: Sequence[LineAuthor]) -> AuthorRuns:
@@ -212,17 +212,17 @@ def order_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
     """Return edits in the order in which they happened. Two that were stored in the wrong order are recognised by their contents."""
     ordered: list[FileEdit] = []
     rest = list(edits)
-    standing: dict[str, str | None] = {}
+    last_contents: dict[str, str | None] = {}
     while rest:
         first = rest[0]
-        is_next = first.checkout in standing and standing[first.checkout] == _name(first.before)
-        edit = rest.pop(0 if is_next else _find_earlier(rest[:ORDER_WINDOW], standing))
-        standing[edit.checkout] = _name(edit.after)
+        is_next = first.checkout in last_contents and last_contents[first.checkout] == _name(first.before)
+        edit = rest.pop(0 if is_next else _find_earlier(rest[:ORDER_WINDOW], last_contents))
+        last_contents[edit.checkout] = _name(edit.after)
         ordered.append(edit)
     return ordered
 
 
-def _find_earlier(near: Sequence[FileEdit], standing: Mapping[str, str | None]) -> int:
+def _find_earlier(near: Sequence[FileEdit], last_contents: Mapping[str, str | None]) -> int:
     """Return the index of an edit that must come before the first one: it ends where that begins, and nothing leads to it."""
     first = near[0]
     for index, each in enumerate(near):
@@ -230,7 +230,7 @@ def _find_earlier(near: Sequence[FileEdit], standing: Mapping[str, str | None]) 
             index
             and each.checkout == first.checkout
             and _name(each.after) == _name(first.before)
-            and standing.get(each.checkout, _name(each.before)) == _name(each.before)
+            and last_contents.get(each.checkout, _name(each.before)) == _name(each.before)
             and all(_name(other.after) != _name(each.before) for other in near[:index])
         ):
             return index

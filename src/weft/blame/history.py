@@ -266,9 +266,9 @@ class FileHistories:
         return Content(oid, self._contents[oid])
 
     def _read_edits(self, changes: Sequence[CallChange]) -> tuple[list[FileEdit], dict[int, list[str]], int]:
-        """Return the changes that have snapshots, as edits in order; then what is known of those that have none.
+        """Return three things: the changes that have snapshots, as edits in order; the checkouts of the changes that have none,
 
-        Of these, return the checkouts, by the number of the edit that follows (-1 if none does), and the count.
+        by the number of the edit that follows (-1 if none does); and how many of those there are.
         """
         edits: list[FileEdit] = []
         doubts: dict[int, list[str]] = {}
@@ -350,12 +350,12 @@ class FileHistories:
             return 0, AuthorState()
         key, raw = found
         numbers = list(range(len(self.changes) - count, len(self.changes)))
-        known, standing, uncertain, undone = msgspec.json.decode(raw)
+        known, last_contents, uncertain, undone = msgspec.json.decode(raw)
         authors = {
             oid: tuple((numbers[each] if isinstance(each, int) else each, count) for each, count in runs)
             for oid, runs in known.items()
         }
-        places = {checkout: (last, kept) for checkout, (last, kept) in standing.items()}
+        places = {checkout: (last, kept) for checkout, (last, kept) in last_contents.items()}
         done = keys.index(key) + 1
         return done, AuthorState(authors, places, frozenset(uncertain), frozenset(undone))
 
@@ -370,7 +370,7 @@ class FileHistories:
             oid: [(each - first if isinstance(each, int) else each, count) for each, count in runs]
             for oid, runs in state.known.items()
         }
-        raw = msgspec.json.encode((known, state.standing, sorted(state.uncertain), sorted(state.undone)))
+        raw = msgspec.json.encode((known, state.last_contents, sorted(state.uncertain), sorted(state.undone)))
         self._source.dataset.put_blame(key, raw)
 
 

@@ -1,7 +1,7 @@
 """Follow lines from one version of a file to the next (pure).
 
-A version is a list of lines without their ends, and each line has an author. Line ends are left out of the comparison, so
-that whoever converts them does not become the author of the whole file.
+A version is a list of lines without their ends, and each line has an author. Line ends are left out of the comparison, so that a
+person who converts them does not become the author of the whole file.
 """
 
 from bisect import bisect_left

@@ -63,7 +63,7 @@ def blame_file(source: BlameSource, path: str, lines: LineRange | None = None) -
         authors = history.authorship.attribute(os.path.realpath(source.root), content).authors
     else:
         _, origin = histories.find_origin(stored, content)
-        authors = origin_authors(origin, content.lines)
+        authors = list_origin_authors(origin, content.lines)
     shown = authors[first - 1 : last]
     numbers = {author: index for index, author in enumerate(dict.fromkeys(shown))}
     return FileBlame(
@@ -78,7 +78,7 @@ def blame_file(source: BlameSource, path: str, lines: LineRange | None = None) -
     )
 
 
-def origin_authors(origin: FileVersion, lines: Sequence[Line]) -> Sequence[LineAuthor]:
+def list_origin_authors(origin: FileVersion, lines: Sequence[Line]) -> Sequence[LineAuthor]:
     """Return the authors of a file that had another name before. If it had none, nothing is known of it."""
     if not origin.lines:
         return [UNKNOWN] * len(lines)

@@ -71,7 +71,7 @@ def add_continuation(parser: argparse.ArgumentParser) -> None:
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
-    """Add what a conversation can choose, here and on a server."""
+    """Add the options of a conversation, on this machine or on a server: model, agent, variant, and plain output."""
     add = parser.add_argument
     add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to use")
     add("--agent", help="the agent to use")

@@ -15,7 +15,7 @@ from weft.cli.outcome import RunOutcome, RunTally
 from weft.cli.output import Paint, sanitize
 from weft.cli.prompt import check_session_options, choose_or_create_session, parse_model
 from weft.cli.questions import PendingQuestions, read_line
-from weft.cli.screen import TerminalScreen
+from weft.cli.screen import TextScreen
 from weft.client.api import RemoteApi, open_remote
 from weft.client.http import ConnectionOptions
 from weft.errors import InvalidInputError, WeftError
@@ -69,26 +69,24 @@ def attach(args: argparse.Namespace) -> int:
             "--workspace", "it begins a session in a directory of its own", hint="leave out -s, -c and --dir"
         )
     args.title = None
-    asyncio.run(_talk(args))
-    return ExitCode.DONE
+    return asyncio.run(_talk(args))
 
 
-async def _talk(args: argparse.Namespace) -> None:
-    """Talk to the server until the person leaves. If the connection is lost, wait for the server: it may be restarting."""
+async def _talk(args: argparse.Namespace) -> int:
+    """Talk to the server until the person leaves, and return the exit code. If the connection is lost, wait for the server: it may be restarting."""
     if args.workspace:
         args.session, directory = await _begin_in_workspace(args)
     else:
         directory = find_remote_directory(args.url, args.dir)
     model = parse_model(args.model)
     if sys.stdin.isatty() and sys.stdout.isatty():
-        await _talk_in_terminal(args, directory)
-        return
+        return await _talk_in_terminal(args, directory)
     options = ConnectionOptions(directory=directory, patience=None, notice=print_notice)
     async with open_remote(args.url, options) as api:
         session = await choose_or_create_session(api, args, "") if args.session or args.go_on else None
-        console = AttachConsole(api, model=model, agent=args.agent)
+        console = AttachConsole(api, model=model, agent=args.agent, variant=args.variant)
         print(f"{_describe_server(api)}; Ctrl-C interrupts, Ctrl-D leaves, /help says more", file=sys.stderr)
-        await console.talk(session)
+        return await console.talk(session)
 
 
 async def _begin_in_workspace(args: argparse.Namespace) -> tuple[str, str | None]:
@@ -98,19 +96,19 @@ async def _begin_in_workspace(args: argparse.Namespace) -> tuple[str, str | None
     return session.id, session.directory
 
 
-async def _talk_in_terminal(args: argparse.Namespace, directory: str | None) -> None:
+async def _talk_in_terminal(args: argparse.Namespace, directory: str | None) -> int:
     from weft.cli.chat import Notices, print_line, talk  # noqa: PLC0415  piped input needs no screen
     from weft.cli.chat_screen import check_full_screen  # noqa: PLC0415  piped input needs no screen
 
     if args.full:
-        check_full_screen(plain=args.ax)
+        check_full_screen(args)
 
     args.is_local_server = is_local_server(args.url)
     notices = Notices()
     options = ConnectionOptions(directory=directory, patience=None, notice=notices)
     async with open_remote(args.url, options) as api:
         print_line(f"{_describe_server(api)}; /help says more, Ctrl-D leaves")
-        await talk(
+        return await talk(
             api,
             args,
             lambda session: f"weft attach {api.url} -s {session}",
@@ -152,15 +150,25 @@ def print_notice(line: str) -> None:
 class AttachConsole:
     """A conversation without a screen, for piped input: sends each line to a session of the server, and prints what happens."""
 
-    def __init__(self, api: RemoteApi, *, model: ModelRef | None = None, agent: str | None = None) -> None:
+    def __init__(
+        self,
+        api: RemoteApi,
+        *,
+        model: ModelRef | None = None,
+        agent: str | None = None,
+        variant: str | None = None,
+    ) -> None:
         self._api = api
         self._model = model
         self._agent = agent
+        self._variant = variant
+        self._code = ExitCode.DONE
+        self._has_ended = False
         self._paint = Paint(sys.stderr)
         self._session: SessionID | None = None
         self._descendants = SessionDescendants(SessionID(""))
         self._transcript = Transcript()
-        self._screen = TerminalScreen()
+        self._screen = TextScreen()
         self._tally = RunTally()
         self._pending = PendingQuestions(api)
         self._sent_prompts: list[str] = []
@@ -168,8 +176,8 @@ class AttachConsole:
         self._idle.set()
         self._tasks: asyncio.TaskGroup | None = None
 
-    async def talk(self, session: SessionInfo | None) -> None:
-        """Talk to a session, or to a new one, until the person leaves."""
+    async def talk(self, session: SessionInfo | None) -> int:
+        """Talk to a session, or to a new one, until the input ends. Return `REFUSED` if an agent asks something then, which nobody here can answer."""
         events = self._api.events()
         if session is not None:
             await self._show_session(session)
@@ -183,6 +191,7 @@ class AttachConsole:
             finally:
                 loop.remove_signal_handler(signal.SIGINT)
                 show_task.cancel()
+        return self._code
 
     # --- input ---
 
@@ -197,7 +206,19 @@ class AttachConsole:
                     return
             except WeftError as error:
                 self._print_error(error)
+        self._has_ended = True
+        self._leave_if_asked()
         await self._idle.wait()  # piped input is answered before we leave
+
+    def _leave_if_asked(self) -> None:
+        """Leave if the agent asks something and no line can answer it any more. The request waits on the server."""
+        request = self._pending.first_id
+        if not self._has_ended or request is None or self._code == ExitCode.REFUSED:
+            return
+        self._code = ExitCode.REFUSED
+        self._print("\nnobody is here to answer; the agent waits on the server")
+        self._print(f"  continue: weft attach {self._api.url} -s {self._session}")
+        self._idle.set()
 
     async def _handle(self, typed: str) -> bool:
         """Handle one line. Return False to leave."""
@@ -218,21 +239,31 @@ class AttachConsole:
         return True
 
     async def _send(self, typed: str) -> None:
+        name, _, words = typed[1:].partition(" ")
+        is_command, is_shell = typed.startswith("/"), typed.startswith("!")
+        prompt = PromptInput(
+            parts=(TextInput(text=typed),), model=self._model, agent=self._agent, variant=self._variant
+        )
+        # A mistake must not leave an empty session behind.
+        if is_command:
+            await self._api.get_command(name)
+        await self._api.check_prompt(prompt)
         session = self._session or await self._create_session()
         self._idle.clear()
         try:
-            if typed.startswith("/"):
-                name, _, words = typed[1:].partition(" ")
-                await self._api.get_command(name)
-                self._start(self._api.command(session, CommandInput(command=name, arguments=words)))
-            elif typed.startswith("!"):
-                self._start(self._api.shell(session, ShellInput(command=typed[1:].strip())))
+            if is_command:
+                model = f"{self._model.provider_id}/{self._model.model_id}" if self._model else None
+                command = CommandInput(
+                    command=name, arguments=words, model=model, agent=self._agent, variant=self._variant
+                )
+                self._start(self._api.command(session, command))
+            elif is_shell:
+                command_line = typed[1:].strip()
+                shell = ShellInput(command=command_line, model=self._model, agent=self._agent)
+                self._start(self._api.shell(session, shell))
             else:
                 self._sent_prompts.append(typed)
-                parts = (TextInput(text=typed),)
-                await self._api.submit(
-                    session, PromptInput(parts=parts, model=self._model, agent=self._agent)
-                )
+                await self._api.submit(session, prompt)
         except BaseException:
             self._idle.set()
             raise
@@ -273,7 +304,7 @@ class AttachConsole:
         """Print the last messages of a session, and find out whether it is running and what it asks."""
         self._session, self._descendants = session.id, SessionDescendants(session.id)
         messages = await self._api.list_messages(session.id)
-        self._transcript = Transcript(messages)
+        self._transcript, self._tally = Transcript(messages), RunTally(session)
         self._print(self._paint.dim(f"{sanitize(session.title)} · {session.id} · {session.directory}"))
         for message in messages[-MAX_RECENT_MESSAGES:]:
             self._print_message(message)
@@ -311,6 +342,7 @@ class AttachConsole:
                 self._screen.feed_child(event)
             if place is not None:
                 self._pending.feed(event)
+                self._leave_if_asked()
 
     def _feed(self, event: Event) -> None:
         self._transcript.feed(event)
@@ -341,7 +373,7 @@ class AttachConsole:
         message = self._transcript.find(answer.id) if answer else None
         if message is not None:
             self._screen.end(RunOutcome(answer=message, tally=self._tally))
-        self._screen, self._tally = TerminalScreen(), RunTally()
+        self._screen, self._tally = TextScreen(), RunTally(self._tally.session)
         self._idle.set()
         self._print_prompt()
 

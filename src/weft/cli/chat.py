@@ -23,8 +23,9 @@ from weft.model.input import AnyPartInput, PromptInput, TextInput
 from weft.run.attachments import list_mentions, resolve_mentions
 from weft.tui.chat import Chat, ChatScreen, ChatSetup
 from weft.tui.commands import run_command
+from weft.tui.live import get_columns
 from weft.tui.render import render_item
-from weft.tui.text import to_ansi
+from weft.tui.text import to_ansi, to_plain_text, wrap
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
@@ -64,11 +65,13 @@ def chat_command(args: argparse.Namespace) -> int:
     """Talk in this directory until the person leaves."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidInputError(
-            "weft chat", "it needs a terminal", hint='weft run "…" sends one prompt from a script'
+            args.command_parser.prog,
+            "it needs a terminal",
+            hint='weft run "…" sends one prompt from a script',
         )
     check_session_options(args)
     if args.full:
-        check_full_screen(plain=args.ax)
+        check_full_screen(args)
     from weft.cli.trust import offer_trust  # noqa: PLC0415  a script trusts nothing
 
     offer_trust(args.dir, os.environ)
@@ -140,14 +143,18 @@ async def talk(
     notices.show = print_notice
     if chat.is_full:
         print_last_answer(chat)
-    for line in chat.format_farewell():
+    *about, resume = chat.format_farewell() or [""]
+    for line in about:
         print_line(line)
+    if resume:
+        # In one piece, so that it can be copied.
+        print(Paint(sys.stderr).dim(sanitize(resume)), file=sys.stderr, flush=True)
     return ExitCode.DONE
 
 
 def print_last_answer(chat: Chat) -> None:
-    """Print the last answer into the normal screen, which has seen nothing of the full one."""
-    width = os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    """Print the last answer to the normal screen, because the full screen is gone."""
+    width = get_columns()
     for item in chat.list_last_answer():
         for line in render_item(item, chat.get_options(width)):
             print(to_ansi(line, colour=Paint(sys.stdout).on))
@@ -204,4 +211,6 @@ def _describe_context(args: argparse.Namespace, session: SessionID) -> list[str]
 
 
 def print_line(line: str) -> None:
-    print(Paint(sys.stderr).dim(sanitize(line)), file=sys.stderr, flush=True)
+    """Print a line about the conversation, broken between words if the terminal is narrower."""
+    for row in wrap([("", sanitize(line))], get_columns()):
+        print(Paint(sys.stderr).dim(to_plain_text([row])), file=sys.stderr, flush=True)

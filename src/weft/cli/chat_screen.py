@@ -1,8 +1,9 @@
-"""The screens of a conversation: plain lines, inline or full, as the terminal and the configuration have it."""
+"""The screens of a conversation: plain lines, inline or full, depending on the terminal and the configuration."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import shlex
@@ -16,6 +17,7 @@ from weft.host.paths import paths_from
 from weft.tui.plain import PlainScreen
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    import argparse
     from collections.abc import Callable, Iterator, Mapping
 
     from weft.api import Api
@@ -25,6 +27,7 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 
 HISTORY_FILE = "weft-prompts"
 HISTORY_MODE = 0o600
+UI_COMMAND = "weft ui"
 UI_EXTRA = "weft[ui]"
 MAX_THEME_BYTES = 1 << 18
 LIGHT_BACKGROUNDS = ("7", "15")
@@ -35,12 +38,17 @@ def is_dumb() -> bool:
     return os.environ.get("TERM", "dumb") == "dumb"
 
 
-def check_full_screen(*, plain: bool) -> None:
+def check_full_screen(args: argparse.Namespace) -> None:
     """Raise an error that says what to do if the full screen cannot be opened."""
-    if plain or is_dumb():
-        raise InvalidInputError(
-            "full screen", "this terminal shows plain lines only", hint="weft chat works without it"
-        )
+    if args.ax or is_dumb():
+        reason = "--ax" if args.ax else "this terminal"
+        command = args.command_parser.prog
+        hint = "weft chat works without it" if command == UI_COMMAND else f"{command} works without --full"
+        raise InvalidInputError("full screen", f"{reason} shows plain lines only", hint=hint)
+    require_textual()
+
+
+def require_textual() -> None:
     if find_spec("textual") is None:
         raise MissingPackageError("textual", UI_EXTRA)
 
@@ -60,7 +68,10 @@ async def make_chat_screen(
         # While the full screen is shown, `sys.stdout` belongs to Textual.
         colour = Paint(sys.__stdout__ or sys.stdout).on
         return InlineScreen(history=history, vi=terminal.get("keys") == "vi", colour=colour)
-    check_full_screen(plain=plain)
+    require_textual()
+    if "textual" not in sys.modules:
+        # Textual makes so many objects that Python would look through all of them for garbage before anything is drawn.
+        gc.freeze()
     from weft.config.schema import get_default_keybinds  # noqa: PLC0415  only the full screen needs them
     from weft.host.terminal import run_with_input  # noqa: PLC0415  only the full screen copies
     from weft.tui.full.app import FullSettings  # noqa: PLC0415  inline mode needs no Textual
@@ -99,7 +110,7 @@ async def run_editor(path: str) -> None:
 
 
 def choose_theme(configured: str, env: Mapping[str, str]) -> str:
-    """Return the theme that is configured, or the one that fits the terminal: its own colours if it shall have none."""
+    """Return the configured theme, else the one that fits the terminal; with `NO_COLOR`, the one without colours of its own."""
     if env.get("NO_COLOR"):
         return "terminal"
     if configured:

@@ -13,6 +13,7 @@ from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
 from weft.store.cluster import ClusterStore
+from weft.store.event_log import SessionLog
 from weft.store.url import open_store
 
 SHOWN_LEASES = 20
@@ -40,7 +41,8 @@ def show_status(args: argparse.Namespace) -> int:
 def drain_node(args: argparse.Namespace) -> int:
     nodes = asyncio.run(_drain(args.store, args.node))
     for node in nodes:
-        print(f"{node} drains: it takes nothing new, hands its sessions over and ends")
+        name = node if node == args.node else f"{args.node} ({node})"
+        print(f"{name} drains: it takes nothing new, hands its sessions over and ends")
     return ExitCode.DONE
 
 
@@ -61,15 +63,14 @@ async def _drain(given: str | None, node: str) -> list[str]:
         return drained
 
 
-def _get_cluster(log: object) -> ClusterStore:
-    cluster: ClusterStore | None = getattr(log, "cluster", None)
-    if cluster is None:
+def _get_cluster(log: SessionLog | None) -> ClusterStore:
+    if log is None or log.whole is None:
         raise InvalidInputError(
             "store",
             "only a Postgres store has nodes",
             hint="pass --store postgres://USER@HOST/DATABASE, or set WEFT_STORE",
         )
-    return cluster
+    return log.whole.cluster
 
 
 def print_status(status: ClusterStatus) -> None:

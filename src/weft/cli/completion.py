@@ -1,38 +1,54 @@
 """`weft completion` and `weft help`: complete commands in a shell, and explain a command or a topic."""
 
 import argparse
-import asyncio
-import os
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from weft.cli.commands import COMMANDS, GROUPS, build_parser
+from weft.cli.candidates import find_completions, find_parser
+from weft.cli.commands import COMMANDS
 from weft.cli.exit import EXIT_CODES, ExitCode
 from weft.cli.mistake import find_wrong_command
-from weft.errors import InvalidInputError, WeftError
+from weft.errors import NotFoundError
 
 SHELLS = ("bash", "zsh", "fish")
-MAX_NAMES = 100
-# Each script asks `weft completion words` what can follow, so it never has to be installed again.
+# Each script asks weft what can follow, so it never has to be installed again.
 SCRIPTS = {
+    # bash hands over its line as it was typed: its own words are split at colons and keep their quotes.
     "bash": """_weft() {
-    local IFS=$'\\n'
-    COMPREPLY=($(weft completion words -- "${COMP_WORDS[@]:1:COMP_CWORD-1}" "${COMP_WORDS[COMP_CWORD]}" 2>/dev/null | cut -f1))
+    local found
+    COMPREPLY=()
+    while IFS= read -r found; do
+        COMPREPLY+=("$found")
+    done < <(weft completion bash-line -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)
 }
-complete -o default -F _weft weft
+complete -o default -o nosort -F _weft weft 2>/dev/null || complete -o default -F _weft weft
 """,
-    "zsh": """#compdef weft
+    # As a file of $fpath it is run as the function _weft itself, when Tab is first pressed.
+    "zsh": r"""#compdef weft
 _weft() {
-    local -a found names
-    found=("${(@f)$(weft completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-    local line
-    for line in $found; do names+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}"); done
-    _describe 'weft' names || _files
+    local -a names
+    local line name
+    for line in "${(@f)$(weft completion words -- "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}"; do
+        name=${${${line%%$'\t'*}//\\/\\\\}//:/\\:}
+        [[ -n $name ]] && names+=("$name${${line#*$'\t'}:+:${line#*$'\t'}}")
+    done
+    _describe -V 'weft' names || _files
 }
-compdef _weft weft
+if [[ $funcstack[1] == _weft ]]; then _weft "$@"; else compdef _weft weft; fi
 """,
-    "fish": """complete -c weft -f -a '(weft completion words -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+    # A quote that is still open cannot be unescaped.
+    "fish": r"""function __weft_complete
+    set -l typed (commandline -ct)
+    set -l start (string unescape -- "$typed"; or string trim -l -c '"\'' -- "$typed")
+    set -l found (weft completion words -- (commandline -opc)[2..-1] "$start" 2>/dev/null)
+    if test (count $found) -gt 0
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c weft -f -k -a '(__weft_complete)'
 """,
 }
 TOPICS = {
@@ -53,7 +69,10 @@ VISUAL, EDITOR       the editor that Ctrl-X Ctrl-E opens""",
 
 def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "shell", choices=(*SHELLS, "words"), metavar="|".join(SHELLS), help="the shell whose script to print"
+        "shell",
+        choices=(*SHELLS, "words", "bash-line"),
+        metavar="|".join(SHELLS),
+        help="the shell whose script to print",
     )
     parser.add_argument("typed", nargs="*", default=[], help=argparse.SUPPRESS)
     parser.epilog = """bash: eval "$(weft completion bash)" in ~/.bashrc
@@ -62,97 +81,69 @@ fish: weft completion fish > ~/.config/fish/completions/weft.fish"""
 
 
 def complete_command(args: argparse.Namespace) -> int:
-    if args.shell != "words":
+    if args.shell == "bash-line":
+        line, breaks = (*args.typed, "", "")[:2]
+        for reply in complete_bash_line(line, breaks):
+            print(reply)
+    elif args.shell == "words":
+        *words, start = args.typed or [""]
+        for name, about in find_completions(words, start, TOPICS):
+            print(f"{name}\t{about}")
+    else:
         sys.stdout.write(SCRIPTS[args.shell])
-        return ExitCode.DONE
-    *words, start = args.typed or [""]
-    for name, about in find_completions(words, start):
-        print(f"{name}\t{about}")
     return ExitCode.DONE
 
 
-def find_completions(words: list[str], start: str) -> list[tuple[str, str]]:
-    """Return what can follow these words of a command line, with a description of each."""
-    return [(name, about) for name, about in _list_candidates(words, start) if name.startswith(start)]
+# --- bash ---
 
 
-def _list_candidates(words: list[str], start: str) -> Iterable[tuple[str, str]]:
-    entry = next((each for each in COMMANDS if tuple(words[: len(each.words)]) == each.words), None)
-    if entry is None:
-        depth = len(words)
-        below = [each for each in COMMANDS if each.words[:depth] == tuple(words)]
-        return {
-            each.words[depth]: GROUPS.get(each.words[: depth + 1]) or each.about for each in below
-        }.items()
-    previous = words[-1] if len(words) > len(entry.words) else ""
-    if previous in ("-m", "--model"):
-        return list_models()
-    if previous == "--agent":
-        return list_agents()
-    if previous in ("-s", "--session"):
-        return list_session_ids()
-    if start.startswith("-"):
-        return list_flags(entry.words)
-    if entry.words == ("help",):
-        return {each.words[0]: "" for each in COMMANDS}.items() | dict.fromkeys(TOPICS, "").items()
-    if entry.words == ("completion",):
-        return dict.fromkeys(SHELLS, "").items()
-    takes_session = entry.words[0] in ("session", "undo", "redo", "share", "unshare", "export")
-    return list_session_ids() if takes_session else ()
+class BashLine(NamedTuple):
+    """A command line of bash up to the cursor: its words without their quotes, the last of which may still be empty.
+
+    `quote` is the quote that is open at the end, and `kept` the length of what bash keeps of the last word: it replaces only what follows an
+    open quote, a colon or an equals sign.
+    """
+
+    words: list[str]
+    quote: str
+    kept: int
 
 
-def _find_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of a command or of a group of commands."""
-    parser: argparse.ArgumentParser = build_parser(words)
-    for word in words:
-        branches = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001  argparse has no other way to list them
-        parser = branches.choices[word]
-    return parser
+def complete_bash_line(line: str, breaks: str) -> Iterable[str]:
+    """Yield what can replace the end of a line of bash, quoted as bash needs it there. `breaks` are the characters that end a word for bash."""
+    words, quote, kept = read_bash_line(line, breaks)
+    for name, _ in find_completions(words[1:-1], words[-1], TOPICS):
+        yield quote_for_bash(name[kept:], quote)
 
 
-def list_flags(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the options of a command."""
-    return [
-        (option, action.help or "")
-        for action in _find_parser(words)._actions  # noqa: SLF001  argparse has no other way to list them
-        if action.help != argparse.SUPPRESS
-        for option in action.option_strings
-    ]
+def read_bash_line(line: str, breaks: str) -> BashLine:
+    words, word, quote, kept, is_word = list[str](), "", "", 0, False
+    characters = iter(line)
+    for character in characters:
+        if character == "\\" and quote != "'":
+            escaped = next(characters, "")
+            word += escaped if not quote or escaped in '\\"$`' else character + escaped
+            is_word = True
+        elif quote:
+            quote = "" if character == quote else quote
+            word += character if quote else ""
+        elif character in "'\"":
+            quote, kept, is_word = character, len(word), True
+        elif character.isspace():
+            words += [word] if is_word else []
+            word, kept, is_word = "", 0, False
+        else:
+            word, is_word = word + character, True
+            kept = len(word) if character in breaks else kept
+    return BashLine([*words, word], quote, kept)
 
 
-def list_session_ids() -> list[tuple[str, str]]:
-    from weft.cli.session import make_reader  # noqa: PLC0415  only a completion of sessions reads them
-
-    place = argparse.Namespace(dir=".", store=None)
-    with suppress(WeftError):
-        sessions = make_reader(place).list_sessions()
-        return [("last", ""), *((each.id, each.title) for each in sessions[:MAX_NAMES])]
-    return []
-
-
-def list_models() -> list[tuple[str, str]]:
-    from weft.cli.models import find_models, load_offers  # noqa: PLC0415  only a completion of models reads them
-
-    with suppress(WeftError):
-        offers, _ = load_offers(".", os.environ)
-        return [
-            (f"{each.provider_id}/{each.id}", each.name)
-            for each in find_models(offers, None, os.environ, everything=False)
-        ]
-    return []
-
-
-def list_agents() -> list[tuple[str, str]]:
-    from weft.local.open import OpenOptions, open_directory  # noqa: PLC0415  only a completion of agents reads them
-
-    async def read() -> list[tuple[str, str]]:
-        async with open_directory(OpenOptions(env=os.environ, one_shot=True)) as api:
-            agents = await api.workspace.list_agents()
-            return [(each.name, each.description or "") for each in agents if not each.hidden]
-
-    with suppress(WeftError):
-        return asyncio.run(read())
-    return []
+def quote_for_bash(text: str, quote: str) -> str:
+    """Return text with the escapes that it needs after an open quote, or after none."""
+    if quote == "'":
+        return text.replace("'", "'\\''")
+    special = '\\"$`' if quote else " \t\\'\"$`!&|;<>()[]{}*?#~"
+    return "".join(f"\\{each}" if each in special else each for each in text)
 
 
 # --- help ---
@@ -165,7 +156,7 @@ def add_help_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def help_command(args: argparse.Namespace) -> int:
-    """Print the help of a command or a topic. Raise `InvalidInputError` if there is no such thing."""
+    """Print the help of a command or a topic. Raise `NotFoundError` if there is no such thing."""
     words = tuple(args.topic)
     if len(words) == 1 and words[0] in TOPICS:
         print(TOPICS[words[0]])
@@ -173,6 +164,6 @@ def help_command(args: argparse.Namespace) -> int:
     if words and not any(each.words[: len(words)] == words for each in COMMANDS):
         wrong = find_wrong_command(words)
         hint = f"{wrong.hint if wrong else 'weft --help lists the commands'}; topics: {', '.join(TOPICS)}"
-        raise InvalidInputError("topic", f"there is none named {' '.join(words)!r}", hint=hint)
-    _find_parser(words).print_help()
+        raise NotFoundError("command or topic", " ".join(words), hint=hint)
+    find_parser(words).print_help()
     return ExitCode.DONE

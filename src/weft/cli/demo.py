@@ -57,7 +57,7 @@ async def _demo(repository: Path, env: Mapping[str, str]) -> int:
         session = await api.create_session(SessionInput(title="Greet by name"))
         model = ModelRef(provider_id="scripted", model_id="demo")
         prompt = PromptInput(parts=(TextInput(text=PROMPT),), model=model)
-        code = await follow(api, session.id, prompt, make_screen(session.id, SystemClock(), undo=False))
+        code = await follow(api, session, prompt, make_screen(session, SystemClock(), undo=False))
         print_note(f"\n{paint.bold('The session is kept')} (weft session list):")
         print_sessions(await api.list_sessions(), now=session.time.updated)
     for line in list_next_steps(repository, env["XDG_DATA_HOME"], paint):

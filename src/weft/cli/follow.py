@@ -24,6 +24,7 @@ from weft.model.ids import PermissionID, SessionID
 from weft.model.input import CommandInput, PromptInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.permission import PermissionRequest
+from weft.model.session import SessionInfo
 from weft.model.transcript import SessionDescendants
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
@@ -128,7 +129,7 @@ class AutoReject:
 
 async def follow(
     api: Api,
-    session: SessionID,
+    session: SessionInfo,
     input: PromptInput | CommandInput,
     screen: RunScreen,
     *,
@@ -138,16 +139,17 @@ async def follow(
 ) -> int:
     """Send a prompt, show the run, and return the exit code once the run is settled and its end has been shown.
 
-    `interactive` says that a person at the terminal can answer questions. If the session runs on a server (`attached`), a
-    request waits until somebody answers it, so every request is rejected unless `interactive`. A signal to `stop` ends the run.
+    `session` is as it is before the run. `interactive` says that a person at the terminal can answer questions. If the session
+    runs on a server (`attached`), a request waits until somebody answers it, so every request is rejected unless `interactive`.
+    A signal to `stop` ends the run.
     """
-    events, tally, unanswered = api.events(), RunTally(), UnansweredRequests(answerable=not attached)
+    events, tally, unanswered = api.events(), RunTally(session), UnansweredRequests(answerable=not attached)
 
     async def show() -> None:
         async with open_tasks() as tasks:
             questions = _make_questions(api, tasks) if interactive else None
             auto_reject = AutoReject(api, tasks) if attached and not interactive else None
-            async for event in _show_until_idle(events, session, screen, tally):
+            async for event in _show_until_idle(events, session.id, screen, tally):
                 if questions is not None:
                     questions.feed(event)
                 else:
@@ -159,8 +161,8 @@ async def follow(
 
     async with open_tasks() as tasks:
         show_task = tasks.create_task(show())
-        prompt_task = tasks.create_task(_wait_for_answer(api, session, input, show_task))
-        stop_task = tasks.create_task(_stop_on_signal(api, session, stop, prompt_task, attached=attached))
+        prompt_task = tasks.create_task(_wait_for_answer(api, session.id, input, show_task))
+        stop_task = tasks.create_task(_stop_on_signal(api, session.id, stop, prompt_task, attached=attached))
         try:
             answer = await prompt_task
             await show_task

@@ -9,9 +9,10 @@ from weft.cli.output import Paint, write_json
 from weft.host.clock import Clock
 from weft.model.display import describe_failure
 from weft.model.event import Event
-from weft.model.ids import SessionID
+from weft.model.session import SessionInfo
 from weft.tui.live import LiveOutput
-from weft.tui.render import LiveContext, RenderOptions, render_item, render_live
+from weft.tui.render import LiveContext, RenderOptions, render_item, render_live, render_plain
+from weft.tui.text import to_plain_text
 from weft.tui.view import Item, NoticeItem, PromptItem, SessionView
 
 # Text is drawn at most this often (ms): every word of a fast model would cost more than it shows.
@@ -20,11 +21,16 @@ MIN_LIVE_HEIGHT = 3
 
 
 class LiveScreen:
-    """For a person at a terminal: Markdown, calls with their outcome, and the end of the open text in a live region."""
+    """For a person at a terminal: Markdown, calls with their outcome, and the end of the open text in a live region.
 
-    def __init__(self, session: SessionID, clock: Clock, *, undo: bool = True) -> None:
-        self._view = SessionView(session)
-        self._undo = f"weft undo {session}" if undo else ""
+    If it is `plain`, each line is printed once, without colours, and there is no live region.
+    """
+
+    def __init__(self, session: SessionInfo, clock: Clock, *, plain: bool = False, undo: bool = True) -> None:
+        self._view = SessionView(session.id)
+        self._view.set_session(session)
+        self._plain = plain
+        self._undo = f"weft undo {session.id}" if undo else ""
         self._clock = clock
         self._output = LiveOutput(
             _write_out,
@@ -62,8 +68,15 @@ class LiveScreen:
     def _draw(self, *, live: bool) -> None:
         size = self._output.size
         options = RenderOptions(width=size.columns, undo=self._undo)
-        lines = [line for item in self._items for line in render_item(item, options)]
-        self._items = []
+        items, self._items = self._items, []
+        if self._plain:
+            _write_out(
+                "".join(
+                    f"{to_plain_text([line])}\n" for item in items for line in render_plain(item, options)
+                )
+            )
+            return
+        lines = [line for item in items for line in render_item(item, options)]
         self._drawn_at = self._clock.now()
         height = max(MIN_LIVE_HEIGHT, size.lines // 2)
         context = LiveContext(width=size.columns, height=height, now=self._drawn_at)

@@ -18,7 +18,7 @@ def run_command(arguments: Sequence[str], *, own_process: bool = False) -> int:
     """
     arguments = normalise(arguments)
     if not arguments and sys.stdin.isatty() and sys.stdout.isatty():
-        # A person at a terminal wants to work; a script that forgot the command wants to know.
+        # At a terminal this opens a conversation. A script that forgot the command gets the help instead.
         arguments = ["chat"]
     try:
         args = parse_arguments(arguments)
@@ -49,7 +49,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line.
 
     Raise `NotFoundError` for a command that does not exist and `InvalidInputError` for any other mistake. The hint
-    names what was probably meant.
+    says what to type instead.
     """
     parser = build_parser(arguments)
     parser.set_defaults(command_function=None, command_parser=parser)
@@ -60,9 +60,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
         raise find_wrong_command(arguments) or error from None
     if leftover:
-        from weft.cli.mistake import make_leftover_error  # noqa: PLC0415  only a mistake needs it
+        from weft.cli.mistake import find_wrong_command, make_leftover_error  # noqa: PLC0415  only a mistake needs it
 
-        raise make_leftover_error(args.command_parser, leftover)
+        raise find_wrong_command(arguments) or make_leftover_error(args.command_parser, leftover)
     return args
 
 

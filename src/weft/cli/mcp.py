@@ -97,7 +97,11 @@ async def _debug(args: argparse.Namespace) -> int:
     async with open_for_mcp(args) as api:
         if args.name not in await api.mcp.list_servers():
             names = ", ".join(await api.mcp.list_servers())
-            raise NotFoundError("MCP server", args.name, hint=f"there are {names or 'none'}")
+            raise NotFoundError(
+                "MCP server",
+                args.name,
+                hint=f"there are {names}" if names else "none is configured: weft mcp add",
+            )
         connected = await api.mcp.connect(args.name)
         report = await _inspect(api, args.name)
     if args.format == "json":

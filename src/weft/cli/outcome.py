@@ -1,13 +1,11 @@
 """How a run ended: its exit code, and its result as one JSON object (pure)."""
 
-from collections.abc import Iterable
-from decimal import Decimal
 from typing import Any
 
 from msgspec import UNSET, Struct
 
 from weft.cli.exit import ExitCode
-from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed
+from weft.model.event import Event, MessageUpdated, PartUpdated, SessionCreated, SessionFailed, SessionUpdated
 from weft.model.failure import (
     AbortedFailure,
     AnyFailure,
@@ -15,9 +13,10 @@ from weft.model.failure import (
     BudgetFailure,
     DeadlineFailure,
 )
-from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.part import ErrorState, StepFinishPart, TextPart, ToolPart, add_tokens
+from weft.model.part import CacheTokens, ErrorState, StepFinishPart, TextPart, Tokens, ToolPart
+from weft.model.session import SessionInfo, get_ledger
+from weft.model.spending import RunSpending, Spent
 from weft.model.wire import to_plain
 from weft.run.doom import BLOCKED_PREFIX
 
@@ -32,11 +31,17 @@ STATUS_NAMES = {
 
 
 class RunTally:
-    """Collects what the outcome of a run depends on: its steps, and the failure it ended with."""
+    """Collects what the outcome of a run depends on: what it spent, and the failure it ended with.
 
-    def __init__(self) -> None:
+    `session` is as it is before the run, and then follows the events.
+    """
+
+    def __init__(self, session: SessionInfo | None = None) -> None:
+        self.session = session
         self.failure: AnyFailure | None = None
-        self._steps: dict[PartID, StepFinishPart] = {}
+        self._spending = RunSpending()
+        if session is not None:
+            self._spending.record(session.id, get_ledger(session))
 
     def feed(self, event: Event) -> None:
         match event:
@@ -44,19 +49,26 @@ class RunTally:
                 self.failure = None  # the run continued, so it recovered from the failure
             case SessionFailed(error=error) if error is not None:
                 self.failure = error
+            case SessionUpdated(info=info):
+                self.session = info
+                self.feed_child(event)
             case _:
                 self.feed_child(event)
 
     def feed_child(self, event: Event) -> None:
-        """Count the steps of a child session. Its failures do not fail this run."""
+        """Count what a child session spends. Its failures do not fail this run."""
         match event:
             case PartUpdated(part=StepFinishPart() as part):
-                self._steps[part.id] = part
+                self._spending.count(part)
+            case SessionCreated(info=info) | SessionUpdated(info=info):
+                self._spending.record(info.id, get_ledger(info))
             case _:
                 pass
 
-    def steps(self) -> Iterable[StepFinishPart]:
-        return self._steps.values()
+    @property
+    def spent(self) -> Spent:
+        """What the run has spent, with its child sessions and the requests for titles."""
+        return self._spending.total()
 
 
 class RunOutcome(Struct, frozen=True, kw_only=True):
@@ -109,10 +121,11 @@ def to_failure_code(failure: AnyFailure) -> ExitCode:
 
 
 def to_result(outcome: RunOutcome) -> dict[str, Any]:
-    """Return the result for a script. Cost and tokens include those of child sessions."""
+    """Return the result for a script. Cost and tokens include those of child sessions and titles."""
     info = outcome.answer.info
     answer = info if isinstance(info, AssistantMessage) else None
-    steps = list(outcome.tally.steps())
+    spent = outcome.tally.spent
+    cache = CacheTokens(read=spent.cache_read, write=spent.cache_write)
     result: dict[str, Any] = {
         "messageID": info.id,
         "status": STATUS_NAMES.get(ExitCode(outcome.code), "interrupted"),
@@ -121,11 +134,13 @@ def to_result(outcome: RunOutcome) -> dict[str, Any]:
         "finish": answer.finish if answer else None,
         "model": {"providerID": answer.provider_id, "modelID": answer.model_id} if answer else None,
         "agent": info.agent,
-        "steps": len(steps),
-        "cost": sum((step.cost for step in steps), Decimal(0)),
-        "priced": all(step.priced for step in steps),
-        "tokens": to_plain(add_tokens(step.tokens for step in steps)),
-        "counted": all(step.counted for step in steps),
+        "steps": spent.steps,
+        "cost": spent.cost,
+        "priced": spent.priced,
+        "tokens": to_plain(
+            Tokens(input=spent.input, output=spent.output, reasoning=spent.reasoning, cache=cache)
+        ),
+        "counted": spent.counted,
     }
     if answer and answer.structured is not UNSET:
         result["structured"] = answer.structured

@@ -503,7 +503,7 @@ def _format_reason(entry: AuditEntry) -> str:
 
 
 def _format_decider(decider: str) -> str:
-    """Name what decided: a rule, or what the gate notes in its place."""
+    """Name the rule that decided, or the reason that the gate recorded instead of a rule."""
     if decider == PLUGIN_DECISION:
         return f"by {decider} hook"
     if decider.startswith(EARLIER_ANSWER):

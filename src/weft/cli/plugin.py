@@ -26,7 +26,9 @@ def list_plugins_command(args: argparse.Namespace) -> int:
         write_json(rows)
         return ExitCode.DONE
     if not rows:
-        print("no plugins; docs/guides/plugins.md says how to write one")
+        print(
+            "no plugins: put Python files with hooks into .opencode/plugin/, or with tools into .opencode/tool/"
+        )
         return ExitCode.DONE
     cells = [(row.name, row.state, format_contents(row), f"{row.kind} {row.where}") for row in rows]
     print("\n".join(to_table(HEADER, cells, Paint(sys.stdout))))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import mimetypes
 import os
 import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec.structs import replace
 
-from weft.errors import DocumentError, InvalidInputError
+from weft.errors import DocumentError, InvalidIdError, InvalidInputError, NotFoundError
 from weft.local.place import is_here
 from weft.model.agent import AgentInfo
 from weft.model.catalog import parse_ref
@@ -28,7 +26,7 @@ from weft.model.wire import parse
 from weft.permission.rules import narrow
 from weft.run.attachments import MentionScope, list_mentions, resolve_mentions
 from weft.run.compaction import CONTINUE_PROMPT
-from weft.session.tree import LAST_USED, to_no_last_session
+from weft.session.tree import ID_START, LAST, LAST_USED, choose_session, to_no_last_session
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
@@ -51,7 +49,7 @@ def read_prompt(args: argparse.Namespace) -> str:
     text = join_message(args.message, read_piped(sys.stdin))
     check_session_options(args)
     if not text.strip() and not (args.session or args.go_on or args.command):
-        raise InvalidInputError("message", "there is none", hint=_explain_missing_prompt(args))
+        raise InvalidInputError("prompt", "it is missing", hint=_explain_missing_prompt(args))
     return text
 
 
@@ -100,9 +98,21 @@ def check_session_options(args: argparse.Namespace) -> None:
 async def choose_or_create_session(api: Api, args: argparse.Namespace, text: str) -> SessionInfo:
     """Return the session that `-s` or `-c` names, or a copy of it with `--fork`; else create one."""
     if args.session or args.go_on:
-        session = await (api.get_session(SessionID(args.session)) if args.session else get_last_session(api))
+        session = await (find_typed_session(api, args.session) if args.session else get_last_session(api))
         return await api.fork_session(session.id) if args.fork else session
     return await api.create_session(SessionInput(title=to_title(args.title, text)))
+
+
+async def find_typed_session(api: Api, typed: str) -> SessionInfo:
+    """Return the session that an id, the start of an id or `last` names. Raise `AmbiguousError` or `NotFoundError`."""
+    if typed == LAST:
+        return await get_last_session(api)
+    try:
+        return await api.get_session(SessionID(typed))
+    except (InvalidIdError, NotFoundError):
+        prefix = typed if typed.startswith(ID_START) else f"{ID_START}{typed}"
+        found = await api.list_sessions(SessionQuery(id_prefix=prefix))
+        return choose_session(typed, (), found, hint="/sessions in weft attach lists those of the server")
 
 
 async def get_last_session(api: Api) -> SessionInfo:
@@ -143,8 +153,8 @@ async def require_unfinished(api: Api, session: SessionInfo) -> None:
     ]
     if finished or not last:
         raise InvalidInputError(
-            "message",
-            f"there is none, and session {session.id} has nothing left to do",
+            "prompt",
+            f"it is missing, and session {session.id} has nothing left to do",
             hint='say what to do: weft run --continue "…"',
         )
 
@@ -205,12 +215,15 @@ def parse_model(text: str | None) -> ModelRef | None:
 
 
 def read_attachment(path: str) -> FileInput:
+    from mimetypes import guess_type  # noqa: PLC0415  few prompts have attachments
+    from pathlib import Path  # noqa: PLC0415  as above
+
     file = Path(path)
     if not file.exists():
         raise InvalidInputError(
             "--file", f"there is no file {path!r}", hint=f"paths are relative to {os.getcwd()}"
         )
-    guess = mimetypes.guess_type(path)[0] or ""
+    guess = guess_type(path)[0] or ""
     # Pictures and PDF documents are sent as they are; every other file is read as text.
     mime = guess if guess.startswith("image/") or guess == "application/pdf" else "text/plain"
     if file.is_dir():

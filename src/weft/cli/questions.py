@@ -108,7 +108,7 @@ async def read_line() -> str:
 
 
 def format_permission(request: PermissionRequest) -> list[str]:
-    """Return what is asked and why, as the terminal's dialog shows it, and the possible answers."""
+    """Return a permission request as text, as the terminal's dialog shows it, and the possible answers."""
     from weft.tui.dialog import MAX_DIFF_LINES, render_details  # noqa: PLC0415  few runs ask, and it loads what draws
     from weft.tui.text import to_plain_text  # noqa: PLC0415  the same
 
@@ -139,6 +139,11 @@ class PendingQuestions:
         self._api = api
         self._requests: dict[str, PermissionRequest | QuestionRequest] = {}
         self._answers: list[tuple[str, ...]] = []
+
+    @property
+    def first_id(self) -> str | None:
+        """The id of the request that waits for an answer; None if no agent asks anything."""
+        return next(iter(self._requests), None)
 
     def feed(self, event: Event) -> None:
         match event:

@@ -26,7 +26,7 @@ from weft.cli.prompt import (
     read_prompt,
     require_unfinished,
 )
-from weft.cli.screen import JsonScreen, RunScreen, TerminalScreen, make_screen
+from weft.cli.screen import JsonScreen, RunScreen, TextScreen, make_screen
 from weft.errors import InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer
@@ -141,9 +141,15 @@ def _run_locally(args: argparse.Namespace, text: str) -> int:
 async def _prompt_locally(args: argparse.Namespace, text: str, stop: StopSignals) -> int:
     interactive = is_interactive()
     options = OpenOptions(
-        directory=args.dir, env=os.environ, store=args.store, answered=interactive, warn=warn
+        directory=args.dir,
+        env=os.environ,
+        store=args.store,
+        answered=interactive,
+        one_shot=True,
+        tape=to_tape(args),
+        share_url=await find_share_url(args),
+        warn=warn,
     )
-    options = replace(options, one_shot=True, tape=to_tape(args), share_url=await find_share_url(args))
     async with open_directory(options) as api:
         input = await build_input(api, args, text)
         code = await send_prompt(api, args, text, input, interactive=interactive, stop=stop)
@@ -203,8 +209,8 @@ async def send_prompt(
     if not text.strip() and not args.command:
         await require_unfinished(api, session)
     await share_before_run(api, args, session)
-    screen = choose_screen(args, session.id, to_value=input.format is not None, attached=attached)
-    code = await follow(api, session.id, input, screen, interactive=interactive, stop=stop, attached=attached)
+    screen = choose_screen(args, session, to_value=input.format is not None, attached=attached)
+    code = await follow(api, session, input, screen, interactive=interactive, stop=stop, attached=attached)
     await finish_sharing(api, args, session)
     if code == ExitCode.FAILED and not (args.session or args.go_on or args.share):
         await trash_unanswered(api, session.id)
@@ -212,13 +218,13 @@ async def send_prompt(
 
 
 def choose_screen(
-    args: argparse.Namespace, session: SessionID, *, to_value: bool, attached: bool
+    args: argparse.Namespace, session: SessionInfo, *, to_value: bool, attached: bool
 ) -> RunScreen:
     """Return the screen that the arguments ask for. If the answer is a value, stdout is for that alone."""
     if args.format == "json":
-        return JsonScreen(session, SystemClock(), thinking=args.thinking)
+        return JsonScreen(session.id, SystemClock(), thinking=args.thinking)
     if to_value:
-        return TerminalScreen(text_to_stderr=True)
+        return TextScreen(text_to_stderr=True)
     return make_screen(session, SystemClock(), plain=args.ax, undo=not attached)
 
 

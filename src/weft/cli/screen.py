@@ -39,8 +39,7 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
-from weft.model.session import Retry
-from weft.model.spending import Spent, add_spent, to_spent
+from weft.model.session import Retry, SessionInfo
 from weft.model.wire import to_plain
 
 NAME_WIDTH = 7
@@ -110,10 +109,10 @@ class JsonScreen:
         write_json_line(head | {name: to_plain(value) for name, value in fields.items()})
 
 
-class TerminalScreen:
-    """For a person: prints text as it is streamed, calls with their results, and at the end tokens and cost.
+class TextScreen:
+    """Prints plain text for a person, also without a terminal: the answer as it is streamed to stdout, all else to stderr.
 
-    With `text_to_stderr`, text goes to stderr, because stdout is for the structured value alone.
+    With `text_to_stderr`, the answer is printed to stderr too, because stdout is for the structured value alone.
     """
 
     def __init__(self, *, text_to_stderr: bool = False) -> None:
@@ -121,7 +120,6 @@ class TerminalScreen:
         self._text_to_stderr = text_to_stderr
         self._streamed_part: PartID | None = None
         self._dimmed = False
-        self._spent: list[Spent] = []
         self._delayed_lines: list[str] = []
         self._summaries: set[MessageID] = set()
 
@@ -135,11 +133,9 @@ class TerminalScreen:
                 self._write(delta)
             case PartUpdated(part=ToolPart(state=CompletedState() | ErrorState()) as part):
                 self._print_call(part)
-            case PartUpdated(part=StepFinishPart() as part):
-                self._spent.append(to_spent(part))
             case StatusChanged(status=Retry(message=message, next=until)):
                 self._end_text()
-                self._print(self._paint.yellow(f"retry at {format_hour(until)}: {sanitize(message)}"))
+                self._print(self._paint.yellow(f"retry at {format_time_of_day(until)}: {sanitize(message)}"))
             case SessionWarned(message=message):
                 self._end_text()
                 self._print(f"{self._paint.yellow('warning:')} {sanitize(message)}")
@@ -150,7 +146,7 @@ class TerminalScreen:
                 pass
 
     def feed_child(self, event: Event) -> None:
-        """Print a line for each call of a child session, and count its cost. Its text is for its parent."""
+        """Print a line for each call of a child session. Its text is for its parent."""
         match event:
             case PartUpdated(part=ToolPart(state=CompletedState() | ErrorState()) as part):
                 error = find_call_error(part)
@@ -158,8 +154,6 @@ class TerminalScreen:
                 self._print_child_call(
                     part, title if error is None else self._paint.red(sanitize(shorten(error)))
                 )
-            case PartUpdated(part=StepFinishPart() as part):
-                self._spent.append(to_spent(part))
             case _:
                 pass
 
@@ -175,7 +169,8 @@ class TerminalScreen:
             self._print(f"{self._paint.red('error:')} {sanitize(describe_failure(outcome.error))}")
         if isinstance(outcome.error, BudgetFailure):
             self._print(f"       {outcome.error.data.hint}")
-        spent, steps = add_spent(self._spent), format_count(len(self._spent), "step")
+        spent = outcome.tally.spent
+        steps = format_count(spent.steps, "step")
         self._print(self._paint.dim(f"{steps} · {format_tokens(spent)} · {format_cost(spent)}"))
 
     # --- text ---
@@ -242,16 +237,19 @@ class TerminalScreen:
         print(text, file=sys.stderr, flush=True)
 
 
-def make_screen(session: SessionID, clock: Clock, *, plain: bool = False, undo: bool = True) -> RunScreen:
-    """Return the screen for a person: with a live region if everything goes to a terminal that can draw one."""
-    drawn = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    if not drawn or plain:
-        return TerminalScreen()
+def make_screen(session: SessionInfo, clock: Clock, *, plain: bool = False, undo: bool = True) -> RunScreen:
+    """Return the screen for a person: on a terminal with Markdown, and with a live region unless it is `plain`.
+
+    With `undo`, the end names the command that undoes the changes.
+    """
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        return TextScreen()
     from weft.cli.live_screen import LiveScreen  # noqa: PLC0415  piped output needs no Markdown
 
-    return LiveScreen(session, clock, undo=undo)
+    plain = plain or os.environ.get("TERM", "dumb") == "dumb"
+    return LiveScreen(session, clock, plain=plain, undo=undo)
 
 
-def format_hour(ms: int) -> str:
+def format_time_of_day(ms: int) -> str:
     """Format the time of day in the local time zone."""
     return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone():%H:%M:%S}"

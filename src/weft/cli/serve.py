@@ -11,8 +11,8 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import urlsplit
 
 import uvicorn
 from msgspec import Struct
@@ -22,10 +22,11 @@ from weft.cli.arguments import add_place, parse_count, parse_port
 from weft.cli.config import read_scope
 from weft.cli.exit import ExitCode
 from weft.cli.serve_access import (
-    PASSWORD_VARIABLE,
     ServerAccess,
+    allow_share_pages,
     announce_share_url,
     make_access,
+    to_share_url,
     to_welcome,
 )
 from weft.cli.serve_log import ServerLog, open_log
@@ -35,20 +36,18 @@ from weft.config.store_address import resolve_store_url
 from weft.errors import DocumentError, InvalidInputError, StoreError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer, handle_signals
+from weft.host.machine import collect_more_often, limit_arenas
 from weft.host.paths import paths_from
 from weft.host.processes import describe_process
 from weft.local.open import OpenOptions, open_directory, to_damage_warner
 from weft.local.tokens import LoginStore, TokenStore
 from weft.local.watcher import watch_files
 from weft.model.principal import ADMINISTRATOR, Caller
-from weft.model.url import is_loopback_host
 from weft.project.checkout import find_checkout
 from weft.server.application import build_app
 from weft.server.directories import ApiOpener
 from weft.server.http_server import HttpServer, ServerSetup, ignore_request
-from weft.server.routes.sharing import SHARE_ROOT
 from weft.server.routes.table import list_routes
-from weft.share.contract import check_address
 from weft.store.contract import Store
 from weft.store.url import open_store
 
@@ -60,7 +59,6 @@ if TYPE_CHECKING:  # for types alone: most servers are not part of a cluster
 DEFAULT_PORT: Final = 4096
 NODE_NAME_VARIABLE: Final = "WEFT_NODE_NAME"
 DEFAULT_HOST: Final = "127.0.0.1"
-WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 MAX_CONNECTIONS: Final = 4000
 SOCKET_BACKLOG: Final = 2048
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -122,7 +120,9 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long runs may continue when the server ends (default: 10)",
     )
-    add_log_arguments(parser)
+    add_node_arguments(parser)
+    add("--log-format", choices=("text", "json"), default="text", help="the format of the log")
+    add("--access-log", action="store_true", help="log every request")
     add(
         "--share",
         action="store_true",
@@ -132,7 +132,8 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser, memory=True)
 
 
-def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+def add_node_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what only a server that is a node of a cluster uses."""
     add = parser.add_argument
     add(
         "--node-name",
@@ -151,8 +152,6 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="keep the checkouts of workspaces below this directory, the same path on every node (default: weft/workspace in the data directory)",
     )
-    add("--log-format", choices=("text", "json"), default="text", help="the format of the log")
-    add("--access-log", action="store_true", help="log every request")
 
 
 # Called with a server that answers, its address, and what prints a line below the welcome.
@@ -179,6 +178,7 @@ def ignore_ready(_: HttpServer, __: str, ___: Callable[[str], None]) -> None:
 def serve(args: argparse.Namespace, *, on_ready: OnReady = ignore_ready) -> int:
     """Serve until a signal arrives. `on_ready` is called when the server answers."""
     env = os.environ
+    limit_arenas(env)
     configured = read_server_config(args.dir, env)
     hostname = args.hostname or configured.hostname or DEFAULT_HOST
     args.cors = [*args.cors, *(configured.cors or ())]
@@ -289,6 +289,7 @@ async def run_server(start: ServerStart, env: Mapping[str, str]) -> None:
 async def run_listener(
     start: ServerStart, server: HttpServer, env: Mapping[str, str], node: ClusterNode | None = None
 ) -> None:
+    """Answer requests, and do the work of a node if it is one, until a signal arrives."""
     listener = UvicornServer(to_uvicorn_config(build_app(server)))
     shutdown = ServerShutdown(server, listener, grace=start.args.grace, log=start.log, node=node)
     with shutdown.listening():
@@ -300,6 +301,7 @@ async def run_listener(
             tasks.create_task(listener.serve(sockets=[start.socket]))
             await listener.ready.wait()
             if listener.started:
+                collect_more_often()
                 print_welcome(start)
                 start.on_ready(server, start.url, start.log.out.put)
                 if node is not None:
@@ -310,15 +312,17 @@ async def run_in_cluster(node: ClusterNode, server: HttpServer, shutdown: Server
     """Do the work of a node until the server ends. A node that is told to drain ends like one that gets a signal."""
     from weft.cluster.node import run_node  # noqa: PLC0415  most servers are not part of a cluster
 
-    node.attach(server.get_api)
+    node.attach(server.get_api_of)
     async with run_node(node):
         await node.draining.wait()
         shutdown.begin()
         await shutdown.settled.wait()
 
 
-def list_roots(*paths: str) -> list[str]:
-    return [os.path.realpath(path) for path in paths]
+def list_roots(start: ServerStart, workspaces: Workspaces | None) -> list[str]:
+    """Return the directories that a node serves with everything below them."""
+    homes = () if workspaces is None else workspaces.roots
+    return [os.path.realpath(path) for path in (start.directory, *start.args.allow_dir, *homes)]
 
 
 @asynccontextmanager
@@ -330,8 +334,6 @@ async def open_serving_node(
 
     name = start.args.node_name or env.get(NODE_NAME_VARIABLE) or os.uname().nodename
     workspaces = make_workspaces(start, env, store, name)
-    homes = () if workspaces is None else workspaces.roots
-    roots = list_roots(start.directory, *start.args.allow_dir, *homes)
     start.log.set_node(name)
     async with open_node(
         store,
@@ -339,7 +341,7 @@ async def open_serving_node(
         owner=describe_process(),
         name=name,
         url=start.url,
-        roots=roots,
+        roots=list_roots(start, workspaces),
         note=start.log.note,
     ) as node:
         node.workspaces = workspaces
@@ -424,7 +426,6 @@ def make_server(
 ) -> HttpServer:
     """Return the server. Its tokens are in the `store`, which stays open as long as it runs."""
     args, log = start.args, start.log
-    workspaces = None if node is None else node.workspaces
 
     def to_open_options(directory: str, caller: Caller = ADMINISTRATOR) -> OpenOptions:
         return OpenOptions(
@@ -440,19 +441,13 @@ def make_server(
 
     @asynccontextmanager
     async def open_api(directory: str) -> AsyncIterator[Api]:
-        options = to_open_options(directory)
-        if workspaces is not None:
-            await workspaces.prepare(directory)
-            options = replace(options, carry_files=workspaces.make_carrier(directory))
+        options = await to_carrying(to_open_options(directory), None if node is None else node.workspaces)
         async with open_directory(options) as local:
             if node is None:
                 yield local
                 return
             async with node.join_api(local, directory) as api:
                 yield api
-
-    def open_for(caller: Caller) -> ApiOpener:
-        return lambda directory: open_directory(to_open_options(directory, caller))
 
     setup = ServerSetup(
         open=open_api,
@@ -461,18 +456,51 @@ def make_server(
         name=secrets.token_hex(4),
         note=log.note,
         now=SystemClock().now,
-        allowed=(
-            *(os.path.abspath(path) for path in args.allow_dir),
-            *(() if workspaces is None else workspaces.roots),
-        ),
+        allowed=tuple(os.path.abspath(path) for path in args.allow_dir),
         tokens=TokenStore(store, SystemClock().now),
         ended_logins=LoginStore(store, SystemClock().now),
-        open_for=open_for,
+        open_for=make_owned_opener(to_open_options, node),
         on_request=log.log_request if args.access_log else ignore_request,
         watch_files=lambda directory, notify: watch_files(directory, env, notify),
         cluster=node,
+        open_cluster=None
+        if node is None
+        else partial(node.open_view, resolve_store_url(env, paths_from(env), args.store)),
     )
     return HttpServer(setup, list_routes(shell=not args.no_shell, files=not args.no_files, share=args.share))
+
+
+async def to_carrying(options: OpenOptions, workspaces: Workspaces | None) -> OpenOptions:
+    """Return the options that also carry the files of a checkout of a git workspace, which is made if it is not here yet."""
+    if workspaces is None:
+        return options
+    await workspaces.prepare(options.directory)
+    return replace(options, carry_files=workspaces.make_carrier(options.directory))
+
+
+def make_owned_opener(
+    to_options: Callable[[str, Caller], OpenOptions], node: ClusterNode | None
+) -> Callable[[Caller], ApiOpener]:
+    """Return a function that opens directories for a principal."""
+
+    def open_for(caller: Caller) -> ApiOpener:
+        @asynccontextmanager
+        async def open_owned(directory: str) -> AsyncIterator[Api]:
+            assert caller.principal is not None, "administrators use the main server"
+            if node is None:
+                async with open_directory(to_options(directory, caller)) as local:
+                    yield local
+                return
+            owner = caller.principal.name
+            # Besides its own checkouts a principal sees nothing of workspaces.
+            hiding = replace(caller, hidden=(*caller.hidden, *node.workspace_roots))
+            options = await to_carrying(to_options(directory, hiding), node.find_workspaces(owner))
+            async with open_directory(options) as local, node.join_api(local, directory, owner) as api:
+                yield api
+
+        return open_owned
+
+    return open_for
 
 
 class ServerShutdown:
@@ -540,38 +568,3 @@ class ServerShutdown:
         finally:
             self._listener.should_exit = True
             self.settled.set()
-
-
-# --- serve --share ---
-
-
-def to_share_url(args: argparse.Namespace, url: str) -> str:
-    """Return the address below which shared sessions are shown; empty without `--share`."""
-    if args.share_url and not args.share:
-        raise InvalidInputError("--share-url", "it needs --share", hint="pass both")
-    if not args.share:
-        return ""
-    if args.share_url:
-        return check_address(args.share_url, "--share-url")
-    if urlsplit(url).hostname in WILDCARD_HOSTS:
-        hint = "such as https://share.example.org"
-        raise InvalidInputError(
-            "--share-url", "pass the address at which others reach this server", hint=hint
-        )
-    return url
-
-
-def allow_share_pages(access: ServerAccess, share_url: str) -> ServerAccess:
-    """Let everybody see the pages of shared sessions; everything else still needs the password."""
-    if not share_url:
-        return access
-    host = urlsplit(share_url).hostname or ""
-    name = f"[{host}]" if ":" in host else host
-    if access.policy.password is None and not is_loopback_host(host):
-        raise InvalidInputError(
-            "--share-url",
-            "it would open the whole server to others, because the server has no password",
-            hint=f"leave out --auth none, and set {PASSWORD_VARIABLE}",
-        )
-    policy = replace(access.policy, hosts=access.policy.hosts | {name}, open_to_all=SHARE_ROOT)
-    return replace(access, policy=policy)

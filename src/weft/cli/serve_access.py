@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.config.store_address import resolve_store_url
 from weft.errors import ConfigError, InvalidInputError
@@ -17,11 +19,14 @@ from weft.host.paths import Paths, paths_from
 from weft.host.private_files import get_secret
 from weft.model.url import is_loopback_host
 from weft.server.access import AccessPolicy
+from weft.server.routes.sharing import SHARE_ROOT
+from weft.share.contract import check_address
 from weft.store.url import open_store
 
 PASSWORD_VARIABLE: Final = "OPENCODE_SERVER_PASSWORD"
 USERNAME_VARIABLE: Final = "OPENCODE_SERVER_USERNAME"
 AUTH_VARIABLE: Final = "WEFT_SERVE_AUTH"
+WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 PAGES_KEY: Final = ("sharing", "server")
 
 
@@ -188,3 +193,35 @@ async def find_page_server(env: Mapping[str, str], store_url: str | None) -> Pag
                 return PageServer(share_url, local)
             case _:
                 return None
+
+
+def to_share_url(args: argparse.Namespace, url: str) -> str:
+    """Return the address below which shared sessions are shown; empty without `--share`."""
+    if args.share_url and not args.share:
+        raise InvalidInputError("--share-url", "it needs --share", hint="pass both")
+    if not args.share:
+        return ""
+    if args.share_url:
+        return check_address(args.share_url, "--share-url")
+    if urlsplit(url).hostname in WILDCARD_HOSTS:
+        hint = "such as https://share.example.org"
+        raise InvalidInputError(
+            "--share-url", "pass the address at which others reach this server", hint=hint
+        )
+    return url
+
+
+def allow_share_pages(access: ServerAccess, share_url: str) -> ServerAccess:
+    """Let everybody see the pages of shared sessions; everything else still needs the password."""
+    if not share_url:
+        return access
+    host = urlsplit(share_url).hostname or ""
+    name = f"[{host}]" if ":" in host else host
+    if access.policy.password is None and not is_loopback_host(host):
+        raise InvalidInputError(
+            "--share-url",
+            "it would open the whole server to others, because the server has no password",
+            hint=f"leave out --auth none, and set {PASSWORD_VARIABLE}",
+        )
+    policy = replace(access.policy, hosts=access.policy.hosts | {name}, open_to_all=SHARE_ROOT)
+    return replace(access, policy=policy)

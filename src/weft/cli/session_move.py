@@ -86,7 +86,7 @@ async def _move(args: argparse.Namespace) -> MoveResult | None:
 async def _hand_over(
     args: argparse.Namespace, departure: Departure, api: RemoteApi, move: str, path: str
 ) -> MoveResult | None:
-    """Send the session, let the server accept it, and let go of it. What fails before it is accepted leaves it here."""
+    """Send the session, let the server accept it, and mark it as moved. If a step before that fails, the session stays here."""
     offer = await departure.pack(path, move)
     progress = await api.moves.offer(offer)
     if args.dry_run:
@@ -139,7 +139,7 @@ async def _accept(departure: Departure, api: RemoteApi, offer: MoveOffer) -> Mov
 
 
 async def _cancel(departure: Departure) -> None:
-    """Take the session back, after the server has forgotten what it received."""
+    """Cancel a move: let the server delete what it received, and then remove the marks of the move here."""
     marked = [departed for each in departure.family if (departed := get_weft_data(each).departed)]
     departed = departure.departed
     if departed is not None and departed.done:

@@ -19,8 +19,9 @@ MAX_CELL = 80
 def add_sql_arguments(parser: argparse.ArgumentParser) -> None:
     tables = ", ".join(table.name for table in TABLES)
     parser.epilog = (
-        f"tables: {tables}\ndocs/reference/sql.md has their columns; costs are exact texts: decimal_sum(cost) adds them up\n\n"
-        'example:\n  weft sql "select model_id, decimal_sum(cost) from costs group by 1"\n'
+        f"tables: {tables}\ncosts are exact texts: decimal_sum(cost) adds them up\n\n"
+        'examples:\n  weft sql "select model_id, decimal_sum(cost) from costs group by 1"\n'
+        '  weft sql "select * from costs limit 0"    show the columns of a table\n'
     )
     parser.add_argument("sql", metavar="SQL", help="one SELECT; - reads it from standard input")
     parser.add_argument("--all", action="store_true", help="the sessions of every project")

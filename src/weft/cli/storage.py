@@ -118,7 +118,7 @@ def add_gc_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def gc_command(args: argparse.Namespace) -> int:
-    """Remove what nothing refers to. Documents are kept aside for a month, in case somebody misses them."""
+    """Remove data that nothing refers to. Documents are kept aside for a month, in case somebody misses them."""
     paths, now, dry_run = paths_from(os.environ), read_clock(), args.dry_run
     url = resolve_existing_store(os.environ, args.store)
     store = open_maintenance(url)

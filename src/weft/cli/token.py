@@ -47,6 +47,12 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a directory that the principal may use, with everything below it and the checkout it is in (repeatable)",
     )
+    add(
+        "--workspace",
+        action="append",
+        metavar="NAME",
+        help="a git workspace of the cluster in which the principal may have checkouts of its own (repeatable)",
+    )
     add("--max-sessions", type=parse_positive, metavar="N", help="at most N sessions run at the same time")
     add("--tokens-per-day", type=parse_positive, metavar="N", help="at most N tokens of models a day")
     add("--cost-per-day", type=parse_dollars, metavar="DOLLARS", help="at most this much a day, such as 5.00")
@@ -96,6 +102,7 @@ def create_token(args: argparse.Namespace) -> int:
         expires=None if args.expires is None else read_clock() + args.expires,
         directories=_read_directories(args) or (),
         limits=_read_limits(args),
+        workspaces=tuple(args.workspace or ()),
     )
     created: NewToken = _call(args, lambda tokens: tokens.create(input))
     if args.format == "json":
@@ -167,6 +174,7 @@ def list_tokens(args: argparse.Namespace) -> int:
             "Tokens a day",
             "Dollars a day",
             "Directories",
+            "Workspaces",
         )
         print()
         print("\n".join(to_table(header_of_limits, limits, paint)))
@@ -186,6 +194,7 @@ def _format_principal(principal: Principal) -> tuple[str, ...]:
         "-" if limits.tokens is None else f"{limits.tokens:,}",
         "-" if limits.cost is None else f"{limits.cost:,.2f}",
         ", ".join(principal.directories),
+        ", ".join(principal.workspaces) or "-",
     )
 
 
@@ -204,16 +213,22 @@ def revoke_token(args: argparse.Namespace) -> int:
 
 
 def add_limit_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("principal", metavar="PRINCIPAL", help="whose limits and directories to change")
+    parser.add_argument(
+        "principal", metavar="PRINCIPAL", help="whose limits, directories and workspaces to change"
+    )
     _add_limits(parser)
+    parser.add_argument("--no-workspaces", action="store_true", help="take all git workspaces away")
     parser.add_argument("--unlimited", action="store_true", help="remove the limits that are not given")
     _add_where(parser)
 
 
 def limit_principal(args: argparse.Namespace) -> int:
     changed: Principal = _call(args, lambda tokens: _change_limits(tokens, args))
-    sessions, tokens, cost, directories = _format_principal(changed)
-    print(f"{changed.name}: {sessions} sessions, {tokens} tokens and {cost} dollars a day, in {directories}")
+    sessions, tokens, cost, directories, workspaces = _format_principal(changed)
+    also = f" and the workspaces {workspaces}" if changed.workspaces else ""
+    print(
+        f"{changed.name}: {sessions} sessions, {tokens} tokens and {cost} dollars a day, in {directories}{also}"
+    )
     return ExitCode.DONE
 
 
@@ -227,7 +242,8 @@ async def _change_limits(tokens: TokenAdministration, args: argparse.Namespace) 
             tokens=given.tokens or present.tokens,
             cost=given.cost or present.cost,
         )
-    change = PrincipalChange(directories=_read_directories(args), limits=given)
+    workspaces = () if args.no_workspaces else None if args.workspace is None else tuple(args.workspace)
+    change = PrincipalChange(directories=_read_directories(args), limits=given, workspaces=workspaces)
     return await tokens.change_principal(args.principal, change)
 
 

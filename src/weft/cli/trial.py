@@ -124,7 +124,7 @@ def _make_prompt(args: argparse.Namespace) -> PromptInput:
         return PromptInput(parts=(*(read_attachment(path) for path in args.file), TextInput(text=text)))
     if not args.at:
         raise InvalidInputError(
-            "message", "there is none", hint='type one: weft try -n 3 "fix the failing test"'
+            "prompt", "it is missing", hint='type one: weft try -n 3 "fix the failing test"'
         )
     history = make_reader(args).store.list_messages(SessionID(args.session))
     id = choose_message(history, args.at)
@@ -176,7 +176,7 @@ async def _try(args: argparse.Namespace, input: TrialInput, stop: StopSignals) -
 
 
 async def _run_all(args: argparse.Namespace, trials: list[Trial]) -> list[WeftError]:
-    """Run all trials at the same time, and return what kept one from running. The others go on."""
+    """Run all trials at the same time. Return the errors of those that could not run; they do not stop the others."""
     repository = await asyncio.to_thread(read_repository, args.dir, os.environ, args.store)
     failures: list[WeftError] = []
 
@@ -277,7 +277,7 @@ def adopt_command(args: argparse.Namespace) -> int:
             "--undo", "takes back the last adoption, and nothing else", hint="leave out the rest"
         )
     if not args.undo and not args.picks:
-        raise InvalidInputError("ID", "there is none", hint="weft compare lists the trials")
+        raise InvalidInputError("ID", "it is missing", hint="weft compare lists the trials")
 
     async def adopt(_: object) -> int:
         async with open_directory(

@@ -96,7 +96,7 @@ def make_link(server: HttpServer, url: str) -> str:
 
 
 def show_link(link: str, put: Callable[[str], None], *, opens: bool) -> None:
-    """Put out a link, and open it if there is a browser that is not made of text."""
+    """Print a link, and open it if there is a browser with windows."""
     put(f"open {Paint(sys.stdout).bold(link)}")
     if "#login=" in link:
         put(f"the link works once, within {LINK_SECONDS // 60} minutes; weft web makes another")
@@ -105,7 +105,7 @@ def show_link(link: str, put: Callable[[str], None], *, opens: bool) -> None:
 
 
 def has_browser(env: Mapping[str, str]) -> bool:
-    """Return True if a browser can open a window here. A browser within the terminal would take it from the server."""
+    """Return True if a browser can open a window here. A text browser would take the terminal from the server."""
     return sys.platform == "darwin" or any(
         env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )

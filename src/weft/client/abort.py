@@ -1,4 +1,4 @@
-"""End a run from outside: by whoever sent its prompt."""
+"""End a run from the process that sent its prompt."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
     @property
     def is_token(self) -> bool:
-        """Whether the password is a token, which is sent as one."""
+        """True if the password is a token, which is sent in its own way."""
         return self.password is not None and self.password.startswith(TOKEN_BEGIN)
 
 

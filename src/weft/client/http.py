@@ -81,6 +81,7 @@ FIRST_WAIT_SECONDS: Final = 0.05
 MAX_WAIT_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 60.0
 NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+ALL_ATTEMPTS_FAILED: Final = "All connection attempts failed"  # the message of httpx
 UNKNOWN_OUTCOME: Final = "it may have been done already: check before you repeat it"
 
 Notice = Callable[[str], None]
@@ -182,7 +183,7 @@ class ServerConnection:
         try:
             response = await self._get_health(HEALTH_SECONDS)
         except httpx2.TransportError as error:
-            hint = "is it running? weft serve starts one"
+            hint = "is it running? weft serve starts one and prints its address"
             raise UnreachableError(self._describe(error), hint=hint) from error
         self.health = self._decode(response, ServerHealth)
 
@@ -276,7 +277,10 @@ class ServerConnection:
             return
 
     def _describe(self, error: Exception) -> str:
-        return f"{self.url}: {str(error) or type(error).__name__}"
+        words = str(error)
+        # The library's words for a refused connection do not say what was tried.
+        reason = "nothing answers there" if words in ("", ALL_ATTEMPTS_FAILED) else words
+        return f"{self.url}: {reason}"
 
     def notice_gone(self) -> None:
         if not self._gone:

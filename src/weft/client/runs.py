@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -25,7 +24,7 @@ from weft.client.http import (
 )
 from weft.client.opencode import add_ids, find_last_model, find_unsupported, make_next_id
 from weft.client.sessions import RemoteMessages
-from weft.errors import ModelNotFoundError, NoModelError, NotFoundError
+from weft.errors import ModelNotFoundError, NoModelError, NotFoundError, find_similar
 from weft.model.agent import AgentInfo, Command
 from weft.model.catalog import parse_ref
 from weft.model.client_tool import (
@@ -109,7 +108,7 @@ class RemoteRuns(RemoteMessages):
                     input.model.model_id,
                     near=[
                         f"{input.model.provider_id}/{name}"
-                        for name in get_close_matches(
+                        for name in find_similar(
                             input.model.model_id, models.get(input.model.provider_id, {})
                         )
                     ],

@@ -503,7 +503,7 @@ T = TypeVar("T")
 
 
 class RemoteTrials:
-    """The `Trials` of a server. What takes long has no time limit while the server is alive."""
+    """The `Trials` of a server. Long operations have no time limit while the server is alive."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection

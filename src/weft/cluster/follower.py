@@ -1,15 +1,13 @@
 """Follow the event log: pass on every event once and in order, woken by notifications, and by a clock if these are lost."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from weft.api.cluster import SharedEvent
 from weft.errors import CursorLostError, StoreError
 from weft.host.clock import Clock
-from weft.host.tasks import open_tasks
-from weft.model.ids import SessionID
+from weft.host.tasks import wait_or_sleep
 from weft.model.wire import parse
 from weft.store.event_log import EventLog, LoggedEvent
 
@@ -20,10 +18,14 @@ WAIT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 0.2
 
 OnMessage = Callable[[str], None]
+ReadPage = Callable[[int, int], Awaitable[Sequence[LoggedEvent]]]
 
 
 class LogFollower:
-    """Reads the log from where it ends now. `on_message` is called with the key in each message between nodes."""
+    """Reads the log from where it ends now. `on_message` is called with the key in each message between nodes.
+
+    It passes on the events of all principals; the receiver decides by their owner who may see them.
+    """
 
     def __init__(self, log: EventLog, clock: Clock, *, writer: str, on_message: OnMessage) -> None:
         self._log = log
@@ -41,21 +43,22 @@ class LogFollower:
         head = await self._log.find_head()
         self.name, self.position = head.name, head.last
 
-    async def follow(self, deliver: Callable[[SharedEvent], None]) -> None:
-        """Pass on events until cancelled. Raise `CursorLostError`, and start at the end of the log again, after a gap."""
+    async def follow(self, deliver: Callable[[LoggedEvent], None]) -> None:
+        """Pass on events until cancelled. If some were trimmed before they were read, go to the end of the log and raise `CursorLostError`."""
         async with self._log.listen(self._wake.set):
             while True:
                 try:
                     await self._pass_on_all(deliver)
-                    if not await self._wait():
-                        await self._log.place()  # for those who died before they could
+                    await wait_or_sleep(self._wake, self._clock, self._log.poll_seconds)
+                    if not self._wake.is_set():
+                        await self._log.place()  # events of writers that died before they placed them
                 except StoreError:
                     await self._clock.sleep(RETRY_SECONDS)
                 except CursorLostError:
                     await self.start()
                     raise
 
-    async def _pass_on_all(self, deliver: Callable[[SharedEvent], None]) -> None:
+    async def _pass_on_all(self, deliver: Callable[[LoggedEvent], None]) -> None:
         self._wake.clear()
         while page := await self._log.read(self.position, limit=PAGE_SIZE):
             for event in page:
@@ -63,42 +66,12 @@ class LogFollower:
                 if event.directory:
                     if event.writer != self._writer:
                         self.delay = max(self.delay, event.seconds)
-                    deliver(self._to_shared(event))
+                    deliver(event)
                 else:
                     self._on_message(str(parse(event.body)["properties"]["key"]))
             self._release_waiters()
             if len(page) < PAGE_SIZE:
                 return
-
-    async def _wait(self) -> bool:
-        """Wait for a notification. Return False if none came for some time."""
-        async with open_tasks() as tasks:
-            woken = tasks.create_task(self._wake.wait())
-            timer = tasks.create_task(self._clock.sleep(self._log.poll_seconds))
-            await asyncio.wait((woken, timer), return_when=asyncio.FIRST_COMPLETED)
-            woken.cancel()
-            timer.cancel()
-        return self._wake.is_set()
-
-    async def read(self, after: int, till: int) -> Sequence[SharedEvent]:
-        """Return the events after one position up to another. Raise `CursorLostError` if that is not possible."""
-        if till - after > MAX_MISSED:
-            raise CursorLostError(after, till - MAX_MISSED)
-        found: list[SharedEvent] = []
-        while after < till:
-            page = await self._log.read(after, limit=min(PAGE_SIZE, till - after))
-            found += [self._to_shared(event) for event in page if event.directory]
-            after = page[-1].position
-        return found
-
-    def _to_shared(self, event: LoggedEvent) -> SharedEvent:
-        return SharedEvent(
-            position=event.position,
-            directory=event.directory,
-            session=None if event.session is None else SessionID(event.session),
-            body=event.body,
-            own=event.writer == self._writer,
-        )
 
     async def catch_up(self) -> None:
         """Return when everything that was stored so far was passed on, or after a moment."""
@@ -122,3 +95,20 @@ class LogFollower:
             if position <= self.position and not waiter.done():
                 waiter.set_result(None)
         self._waiters = [each for each in self._waiters if not each[1].done()]
+
+
+async def read_missed(read: ReadPage, after: int, till: int) -> list[LoggedEvent]:
+    """Return the events after one position up to another. Raise `CursorLostError` if that is not possible.
+
+    `read` returns a page: the events after a position, at most so many.
+    """
+    if till - after > MAX_MISSED:
+        raise CursorLostError(after, till - MAX_MISSED)
+    found: list[LoggedEvent] = []
+    while after < till:
+        page = await read(after, min(PAGE_SIZE, till - after))
+        if not page:
+            raise CursorLostError(after, till)
+        found += [event for event in page if event.directory]
+        after += len(page)  # positions have no gaps
+    return found

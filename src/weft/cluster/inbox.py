@@ -8,7 +8,6 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from itertools import count
 from typing import Any, Final, Literal
 
 from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error, is_failure
@@ -21,36 +20,36 @@ from weft.errors import (
     StoreError,
 )
 from weft.host.clock import Clock
-from weft.host.tasks import open_tasks
+from weft.host.tasks import wait_or_sleep
 from weft.model.ids import SessionID
 from weft.model.wire import encode
-from weft.store.cluster import ClusterStore, Delivery, NewDelivery
+from weft.store.cluster import ClusterStore, Delivery, InboxStore, NewDelivery
 
 MAX_TAKEN: Final = 64
 # Notifications may be lost, so deliveries and outcomes are also looked for this often.
 POLL_SECONDS: Final = 1.0
 # How long an operation that is not `patient` waits for a node to take it.
 IMPATIENT_SECONDS: Final = 30.0
-# How often something repeatable is tried that fails because the store could not be reached. Each time has waited for it already.
+# How often a repeatable delivery is tried if the store, its directory or its repository cannot be reached. Each try waits for it.
 MAX_TRIES: Final = 5
 
-# Does a delivery, and calls the function with what its caller is told before the delivery is done.
+# Does a delivery, and returns its outcome. The function tells the caller an outcome before the delivery is done.
 Perform = Callable[[Delivery, Callable[[bytes], Awaitable[None]]], Awaitable[bytes]]
 Fate = Literal["finish", "give back"]
 
 
 def choose_fate(delivery: Delivery, error: Exception) -> Fate:
-    """Decide what becomes of a delivery that could not be done: its caller is told, or another node tries (pure)."""
+    """Decide what happens to a delivery that failed: report the error to its caller, or let another node try (pure)."""
     match error:
         case HandedOverError() | LeaseLostError() | EndingError():
-            # The node that has the session now answers. What is not repeatable is answered there with an error.
+            # The node that has the session now answers. If the operation must not be repeated, it answers with an error.
             return "give back"
         case SessionBusyError() if OPERATIONS[delivery.kind].joins:
             return "give back"
         case ConflictError(kind="directory" | "workspace") if (
             delivery.repeatable and delivery.takes < MAX_TRIES
         ):
-            # Another node may have room for the directory, or reach the repository; or this one with the next attempt.
+            # Another node, or this one at the next attempt, may be able to open the directory or to reach the repository.
             return "give back"
         case StoreError() if delivery.repeatable and delivery.takes < MAX_TRIES:
             # Its caller may have been told that the prompt is stored, so it has to be answered.
@@ -88,54 +87,58 @@ class Inbox:
             waiting.set()
 
     async def call(
-        self, session: SessionID, kind: str, arguments: Any, *, directory: str, key: str | None = None
+        self,
+        session: SessionID,
+        kind: str,
+        arguments: Any,
+        *,
+        directory: str,
+        key: str | None = None,
+        store: InboxStore | None = None,
     ) -> Any:
         """Have something done to a session by the node that can do it. Return the result, or raise the error.
 
-        What was sent before with the same key, and is done or under way, is not done again. What failed then is tried again
-        if it is repeatable.
+        `store` is the caller's part of the inbox; by default it is the whole. An operation that was sent before with the same key is
+        not repeated if it is done or in progress. If it failed and is repeatable, it is tried again.
         """
-        if await self._store.is_run_elsewhere(session):
+        store = store or self._store
+        if await store.is_run_outside(session):
             raise SessionBusyError(session, "a process that is no node of this cluster")
         operation, key = OPERATIONS[kind], key or f"{session}/{kind}/{secrets.token_hex(8)}"
-        body = encode(arguments)
-        attempts = count(1)
+        body, own_key, attempt = encode(arguments), key, 1
         while True:
-            attempt = next(attempts)
-            own_key = key if attempt == 1 else f"{key}/{attempt}"
             delivery = NewDelivery(own_key, session, directory, kind, operation.repeatable, body)
-            is_new, outcome = await self._put_and_wait(delivery, patient=operation.patient)
+            is_new, outcome = await self._put_and_wait(store, delivery, patient=operation.patient)
             if is_new or not operation.repeatable or not is_failure(outcome):
                 return decode_outcome(kind, outcome)
+            attempt += 1
+            own_key = f"{key}/{attempt}"
 
-    async def _put_and_wait(self, delivery: NewDelivery, *, patient: bool) -> tuple[bool, bytes]:
+    async def _put_and_wait(
+        self, store: InboxStore, delivery: NewDelivery, *, patient: bool
+    ) -> tuple[bool, bytes]:
         """Store a delivery, and return whether it is new, and its outcome."""
         key, changed = delivery.key, asyncio.Event()
         self._outcomes.setdefault(key, []).append(changed)
         try:
-            is_new = await self._store.put(delivery)
+            is_new = await store.put(delivery)
             self._wake.set()
-            return is_new, await self._wait(key, changed, patient=patient)
+            return is_new, await self._wait(store, key, changed, patient=patient)
         finally:
             self._outcomes[key].remove(changed)
             if not self._outcomes[key]:
                 del self._outcomes[key]
 
-    async def _wait(self, key: str, changed: asyncio.Event, *, patient: bool) -> bytes:
+    async def _wait(self, store: InboxStore, key: str, changed: asyncio.Event, *, patient: bool) -> bytes:
         deadline = self._clock.now() + IMPATIENT_SECONDS * 1000
         while True:
             changed.clear()
-            state = await self._store.find_state(key)
+            state = await store.find_state(key)
             if state is None:
                 raise StoreError("the request is gone from the inbox", hint="send it again")
             if state.outcome is not None:
                 return state.outcome
-            if (
-                not patient
-                and not state.taken
-                and self._clock.now() > deadline
-                and await self._store.withdraw(key)
-            ):
+            if not patient and not state.taken and self._clock.now() > deadline and await store.withdraw(key):
                 raise StoreError(
                     "no live node can do this", hint="weft cluster status lists the nodes; start one that can"
                 )
@@ -197,12 +200,3 @@ class Inbox:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-
-async def wait_or_sleep(event: asyncio.Event, clock: Clock, seconds: float) -> None:
-    """Wait for an event, but not longer than some seconds."""
-    async with open_tasks() as tasks:
-        waiting, sleeping = tasks.create_task(event.wait()), tasks.create_task(clock.sleep(seconds))
-        await asyncio.wait((waiting, sleeping), return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        sleeping.cancel()

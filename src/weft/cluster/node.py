@@ -9,26 +9,39 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from weft.api.cluster import ClusterStatus, SharedEvent
-from weft.cluster.follower import LogFollower
+from weft.cluster.follower import LogFollower, read_missed
 from weft.cluster.inbox import Inbox
 from weft.cluster.node_api import NodeApi
-from weft.errors import NotFoundError, SessionBusyError, StoreError, WeftError
+from weft.cluster.operation import PATIENT, encode_error
+from weft.cluster.principal_view import PrincipalView, is_for_administrator, to_shared
+from weft.errors import (
+    CursorLostError,
+    DirectoryNotServedError,
+    NewerFormatError,
+    NotFoundError,
+    SessionBusyError,
+    StoreError,
+    WeftError,
+)
 from weft.host.clock import Clock
 from weft.host.tasks import open_tasks
 from weft.local.api import LocalApi
 from weft.model.event import StatusChanged
-from weft.model.event_wire import event_from_json
+from weft.model.event_wire import encode_event, event_from_json
 from weft.model.ids import MessageID, SessionID
+from weft.model.principal import Caller, Principal
 from weft.model.session import AnyStatus, Busy, Idle
-from weft.store.cluster import Delivery, NodeRecord
+from weft.store.cluster import AbandonedSession, Delivery, InboxStore, NodeRecord
 from weft.store.contract import Store
-from weft.store.event_log import EventLog
+from weft.store.event_log import EventLog, LoggedEvent
+from weft.store.url import open_owned_store
 from weft.version import VERSION
 
 if TYPE_CHECKING:  # for types alone: few nodes have git workspaces
+    from weft.api import Api
     from weft.cluster.workspace import Workspaces
 
 BEAT_SECONDS: Final = 1.0
@@ -40,11 +53,18 @@ LOG_WINDOW_EVENTS: Final = 500_000
 STATUS_PREFIX: Final = b'{"type":"' + StatusChanged.type.encode() + b'"'
 
 Note = Callable[[str], None]
+# Opens a directory for an owner.
+OpenForOwner = Callable[[str, str], Awaitable["Api"]]
 
 
 def is_served(directory: str, roots: Sequence[str]) -> bool:
     """Return True if a directory is one of the roots or below one (pure)."""
     return any(directory == root or directory.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def to_waiting(directory: str) -> Busy:
+    """Return the status of a session for which something is stored that no live node can do (pure)."""
+    return Busy(waits=f"a node that serves {directory}")
 
 
 class ClusterNode:
@@ -56,8 +76,9 @@ class ClusterNode:
         self._clock = clock
         self._note = note
         self._store = log.cluster
-        self._apis: dict[str, NodeApi] = {}
-        self._open: Callable[[str], Awaitable[Any]] | None = None
+        self._apis: dict[tuple[str, str], NodeApi] = {}  # by directory and owner
+        self._open: OpenForOwner | None = None
+        self._views: dict[str, PrincipalView] = {}
         self._statuses: dict[SessionID, AnyStatus] = {}
         self._reported: set[SessionID] = set()
         self.inbox = Inbox(self._store, clock, node=record.id, perform=self._perform)
@@ -67,13 +88,13 @@ class ClusterNode:
 
     # --- directories ---
 
-    def attach(self, open_api: Callable[[str], Awaitable[Any]]) -> None:
-        """Say how a directory is opened. The opened `Api` is one that `join_api` made."""
+    def attach(self, open_api: OpenForOwner) -> None:
+        """Set the function that opens a directory for an owner. It has to return what `join_api` yields."""
         self._open = open_api
 
     @asynccontextmanager
-    async def join_api(self, local: LocalApi, directory: str) -> AsyncIterator[NodeApi]:
-        """Make the `Api` of a directory part of the cluster while it is open."""
+    async def join_api(self, local: LocalApi, directory: str, owner: str = "") -> AsyncIterator[NodeApi]:
+        """Make the `Api` of a directory part of the cluster while it is open. `owner` is the principal for whom it is."""
         await self._serve(directory)
         api = NodeApi(
             runtime=local.runtime,
@@ -85,14 +106,18 @@ class ClusterNode:
             inbox=self.inbox,
             directory=directory,
             serves=self.serves,
-            workspaces=self.workspaces,
-            open_api=self._get_api,
+            workspaces=self.find_workspaces(owner),
+            open_api=lambda other: self._get_api(other, owner),
         )
-        self._apis[directory] = api
+        self._apis[directory, owner] = api
         try:
             yield api
         finally:
-            del self._apis[directory]
+            del self._apis[directory, owner]
+
+    def find_workspaces(self, owner: str) -> Workspaces | None:
+        """Return the git workspaces of a principal whose server is open, or of the administrator; None if this node has none."""
+        return self._views[owner].workspaces if owner else self.workspaces
 
     def serves(self, directory: str) -> bool:
         """Return True if sessions of a directory may run here."""
@@ -104,13 +129,15 @@ class ClusterNode:
             self.record = self.record._replace(roots=(*self.record.roots, directory))
             await self._store.join(self.record)
 
-    async def _get_api(self, directory: str) -> NodeApi:
+    async def _get_api(self, directory: str, owner: str) -> NodeApi:
+        """Return the `Api` of a directory for an owner. Raise `NotFoundError` if there is no such principal (any more)."""
         assert self._open is not None, "work begins when directories can be opened"
-        await self._open(directory)
-        return self._apis[directory]
+        api = await self._open(directory, owner)
+        assert isinstance(api, NodeApi), "it was opened with `join_api`"
+        return api
 
     async def _perform(self, delivery: Delivery, tell: Callable[[bytes], Awaitable[None]]) -> bytes:
-        return await (await self._get_api(delivery.directory)).perform(delivery, tell)
+        return await (await self._get_api(delivery.directory, delivery.owner)).perform(delivery, tell)
 
     # --- the server's view ---
 
@@ -122,16 +149,28 @@ class ClusterNode:
     def position(self) -> int:
         return self.follower.position
 
+    @property
+    def workspace_roots(self) -> Sequence[str]:
+        return () if self.workspaces is None else self.workspaces.roots
+
     async def follow(self, deliver: Callable[[SharedEvent], None]) -> None:
-        def deliver_and_track(shared: SharedEvent) -> None:
-            if shared.body.startswith(STATUS_PREFIX):
-                self._track(shared)
-            deliver(shared)
+        def pass_on(logged: LoggedEvent) -> None:
+            if logged.body.startswith(STATUS_PREFIX):
+                self._track(logged)
+            if is_for_administrator(logged):
+                deliver(to_shared(logged, logged.position, own=logged.writer == self.record.owner))
+            if (view := self._views.get(logged.owner)) is not None:
+                view.deliver(logged)
 
-        await self.follower.follow(deliver_and_track)
+        try:
+            await self.follower.follow(pass_on)
+        except CursorLostError as error:
+            for view in self._views.values():
+                view.lose(error)
+            raise
 
-    def _track(self, shared: SharedEvent) -> None:
-        event = event_from_json(shared.body)
+    def _track(self, logged: LoggedEvent) -> None:
+        event = event_from_json(logged.body)
         assert isinstance(event, StatusChanged)
         if isinstance(event.status, Idle):
             self._statuses.pop(event.session_id, None)
@@ -139,7 +178,12 @@ class ClusterNode:
             self._statuses[event.session_id] = event.status
 
     async def read(self, after: int, till: int) -> Sequence[SharedEvent]:
-        return await self.follower.read(after, till)
+        missed = await read_missed(lambda last, most: self._log.read(last, limit=most), after, till)
+        return [
+            to_shared(logged, logged.position, own=logged.writer == self.record.owner)
+            for logged in missed
+            if is_for_administrator(logged)
+        ]
 
     async def catch_up(self) -> None:
         await self.follower.catch_up()
@@ -148,14 +192,17 @@ class ClusterNode:
         return await self.follower.wait_for(position)
 
     async def list_status(self, directory: str) -> dict[SessionID, AnyStatus]:
-        running = await self._store.list_running(directory)
+        return await self._list_status_of(self._store, directory)
+
+    async def _list_status_of(self, inbox: InboxStore, directory: str) -> dict[SessionID, AnyStatus]:
+        """Return the sessions that other nodes run, and those that wait for one. `inbox` is the caller's own part."""
+        running = await inbox.list_running(directory)
         statuses: dict[SessionID, AnyStatus] = {
             session: self._statuses.get(session, Busy())
             for session, owner in running.items()
             if owner != self.record.owner
         }
-        waits = Busy(waits=f"a node that serves {directory}")
-        return statuses | dict.fromkeys(await self._store.list_waiting(directory), waits)
+        return statuses | dict.fromkeys(await inbox.list_waiting(directory), to_waiting(directory))
 
     async def claim_key(self, session: SessionID, key: str, message: MessageID) -> MessageID:
         return await self._store.claim_key(session, key, message)
@@ -187,32 +234,92 @@ class ClusterNode:
             ("weft_fanout_delay_seconds", "Largest delay of another node's event since the last scrape.", delay),
         )  # fmt: skip
 
+    # --- principals ---
+
+    @asynccontextmanager
+    async def open_view(self, url: str, caller: Caller) -> AsyncIterator[PrincipalView]:
+        """Show the cluster to the server of a principal: its own part of the log and of the inbox of the store at a URL."""
+        assert caller.principal is not None, "administrators use the main server"
+        async with (
+            open_owned_store(url, caller.principal) as store,
+            self._open_view(caller.principal, store) as view,
+        ):
+            yield view
+
+    @asynccontextmanager
+    async def _open_view(self, principal: Principal, store: Store) -> AsyncIterator[PrincipalView]:
+        assert store.event_log is not None, "the store of a node has a log"
+        owner = principal.name
+        view = self._views[owner] = PrincipalView(
+            self, owner, store.event_log, writer=self.record.owner, list_status=self._list_status_of
+        )
+        if self.workspaces is not None:
+            view.workspaces = self.workspaces.for_principal(principal, store)
+        try:
+            await view.start()
+            yield view
+        finally:
+            if self._views.get(owner) is view:
+                del self._views[owner]
+
     # --- work in the background ---
 
     async def beat_forever(self) -> None:
-        """Send heartbeats. Join again if we were taken for dead for a day, and notice that we are to drain."""
+        """Send heartbeats. Join again if we were taken for dead for a day, and notice that we are to drain.
+
+        A node drains also when a newer one upgrades the store in a way that ours cannot live with.
+        """
         while True:
             with suppress(StoreError):
-                draining = await self._store.beat(self.record.id)
-                if draining is None:
-                    await self._store.join(self.record)
-                elif draining:
+                try:
+                    draining = await self._store.beat(self.record.id)
+                except NewerFormatError as error:
+                    if not self.draining.is_set():
+                        self._note(f"this node ends, because a newer one upgraded the store: {error}")
                     self.draining.set()
+                else:
+                    if draining is None:
+                        await self._store.join(self.record)
+                    elif draining:
+                        self.draining.set()
             await self._clock.sleep(BEAT_SECONDS)
 
     async def recover_forever(self) -> None:
-        """Settle the sessions of nodes that died, in directories that we serve."""
+        """Settle the sessions of nodes that died, in directories that we serve. Look after what no live node can do."""
         while True:
             if not self.draining.is_set():
                 with suppress(StoreError):
-                    for session, directory in (await self._store.list_abandoned()).items():
-                        if self.serves(directory):
-                            await self._settle(session, directory)
+                    for abandoned in await self._store.list_abandoned():
+                        if self.serves(abandoned.directory):
+                            await self._settle(abandoned)
+                    for orphaned in await self._store.list_orphaned(PATIENT):
+                        await self._withdraw_orphaned(orphaned)
+                    for waiting, directory in (await self._store.list_untold(PATIENT)).items():
+                        await self._tell_waiting(waiting, directory)
             await self._clock.sleep(RECOVER_SECONDS)
 
-    async def _settle(self, session: SessionID, directory: str) -> None:
+    async def _withdraw_orphaned(self, session: SessionID) -> None:
+        """Tell callers that their session is gone. Whoever removed it has withdrawn what waited until then."""
+        outcome = encode_error(NotFoundError("session", session))
+        await self._store.withdraw_all(session, kinds=PATIENT, outcome=outcome)
+
+    async def _tell_waiting(self, session: SessionID, directory: str) -> None:
+        """Tell listeners on all nodes that a session waits for a node. The store tells them when it no longer does."""
+        waits = StatusChanged(session_id=session, status=to_waiting(directory))
+        if await self._store.tell_waiting(session, encode_event(waits)):
+            self._note(f"session {session} waits for a node that serves {directory}")
+
+    async def _find_settler(self, abandoned: AbandonedSession) -> NodeApi:
+        """Return the `Api` of the owner of a session; of the administrator if there is no such principal any more."""
         try:
-            await (await self._get_api(directory)).runner.settle(session)
+            return await self._get_api(abandoned.directory, abandoned.owner)
+        except (NotFoundError, DirectoryNotServedError):
+            return await self._get_api(abandoned.directory, "")
+
+    async def _settle(self, abandoned: AbandonedSession) -> None:
+        session = abandoned.session
+        try:
+            await (await self._find_settler(abandoned)).runner.settle(session)
         except (SessionBusyError, NotFoundError):
             pass  # another node was first, or the session is gone
         except WeftError as error:
@@ -238,7 +345,7 @@ class ClusterNode:
         """Take nothing new. Runs end after their step if another node can continue them; the others go on here."""
         self.draining.set()
         await self._store.drain(self.record.id)
-        for directory, api in list(self._apis.items()):
+        for (directory, _), api in list(self._apis.items()):
             if await self._store.can_hand_over(self.record.id, directory):
                 api.runner.hand_over()
 
@@ -252,16 +359,18 @@ async def open_node(
     `owner` is the name of this process in leases and in the log.
     """
     assert store.event_log is not None, "only a store with a log has a cluster"
+    log = store.event_log.whole
+    assert log is not None, "a principal runs no node"
     id = f"node_{secrets.token_hex(6)}"
     record = NodeRecord(id, owner, name, url, VERSION, tuple(roots))
-    node = ClusterNode(store.event_log, clock, record, note)
+    node = ClusterNode(log, clock, record, note)
     await node.follower.start()
-    await store.event_log.cluster.join(record)
+    await log.cluster.join(record)
     try:
         yield node
     finally:
         with suppress(StoreError):
-            await store.event_log.cluster.leave(id)
+            await log.cluster.leave(id)
 
 
 @asynccontextmanager

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from weft.cluster.inbox import Inbox
 from weft.cluster.operation import (
     OPERATIONS,
+    PATIENT,
     CompactArguments,
     InitializeArguments,
     NoArguments,
@@ -17,6 +19,7 @@ from weft.cluster.operation import (
     QuestionReplyArguments,
     RevertArguments,
     UnrevertArguments,
+    encode_error,
     encode_value,
 )
 from weft.errors import ConflictError, InvalidInputError, WeftError
@@ -28,11 +31,17 @@ from weft.model.part import ModelRef
 from weft.model.permission import DEFAULT_GRANT_TERMS, GrantTerms, Reply
 from weft.model.session import RevertResult, SessionInfo
 from weft.model.wire import decode
-from weft.session.lifecycle import create
-from weft.store.cluster import Delivery
+from weft.session.lifecycle import create, exists
+from weft.store.cluster import Delivery, InboxStore
 
-if TYPE_CHECKING:  # for types alone: few nodes have git workspaces
+if TYPE_CHECKING:  # for types alone: few nodes have git workspaces, and few sessions are removed
     from weft.cluster.workspace import Workspaces
+    from weft.session.remove import Remover
+
+
+# How long an abort waits for a node that has taken a prompt to begin with it, and how often it looks.
+BEGIN_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 0.1
 
 
 class NodeApi(LocalApi, frozen=True, kw_only=True):
@@ -47,16 +56,24 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
     async def _call(self, session: SessionID, kind: str, arguments: Any, key: str | None = None) -> Any:
         id = SessionID(check_id("session", session))
         session_directory = (await self.get_session(id)).directory  # raises before anything is stored
-        # A session runs where its directory is. One that should be here and is gone continues in ours; a checkout is made again.
-        is_ours = self.serves(session_directory) and self._find_owner(session_directory) is None
+        # A session runs where its directory is. If that should be here and is gone, the session continues in ours. The checkout of a
+        # git workspace is made again instead.
+        is_ours = self.serves(session_directory) and self._find_checkout_session(session_directory) is None
         directory = self.directory if is_ours else session_directory
-        return await self.inbox.call(id, kind, arguments, directory=directory, key=key)
+        return await self.inbox.call(
+            id, kind, arguments, directory=directory, key=key, store=self._inbox_store
+        )
+
+    @property
+    def _inbox_store(self) -> InboxStore:
+        assert self.runtime.store.event_log is not None, "only a store with a log has nodes"
+        return self.runtime.store.event_log.inbox
 
     # --- git workspaces ---
 
-    def _find_owner(self, directory: str) -> SessionID | None:
-        """Return the session that has a checkout in a git workspace to itself, None for any other directory."""
-        return None if self.workspaces is None else self.workspaces.find_owner(directory)
+    def _find_checkout_session(self, directory: str) -> SessionID | None:
+        """Return the session whose checkout in a git workspace a directory is in, None for any other directory."""
+        return None if self.workspaces is None else self.workspaces.find_session(directory)
 
     async def create_next(
         self, input: SessionInput, *, id: SessionID | None = None, directory: str | None = None
@@ -75,7 +92,7 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
         assert self.open_api is not None
         if input.parent_id is not None:
             raise InvalidInputError("workspace", "a child session works in the checkout of its parent")
-        if id is not None and await self._exists(SessionID(check_new_id("session", id))):
+        if id is not None and await exists(self.runtime.store, SessionID(check_new_id("session", id))):
             raise ConflictError("session", id, "already exists")
         id = id or self.runtime.mint.session()
         directory = await workspaces.begin(input.workspace, id)
@@ -89,8 +106,39 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
         return session
 
     async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> SessionInfo:
+        source = await self.get_session(SessionID(check_id("session", id)))
+        if self.workspaces is not None and self._find_checkout_session(source.directory) is not None:
+            return await self._fork_in_workspace(self.workspaces, source, at)
         self._refuse_sharing(self.directory)
         return await LocalApi.fork_session(self, id, at=at)
+
+    async def _fork_in_workspace(
+        self, workspaces: Workspaces, source: SessionInfo, at: MessageID | None
+    ) -> SessionInfo:
+        """Fork a session into a checkout of its own, with the files that the original had after its last step.
+
+        Nothing is left of one that could not be forked.
+        """
+        from weft.cluster.workspace import make_fork_editor, rename_source  # noqa: PLC0415  few nodes have git workspaces
+        from weft.session.fork import fork  # noqa: PLC0415  few sessions are forked
+
+        assert self.open_api is not None
+        await self.runtime.journal.flush()
+        id = self.runtime.mint.session()
+        old, new = await workspaces.copy(source.directory, id)
+        try:
+            api = await self.open_api(new)
+            edit, renamed = make_fork_editor(id, source, old, new), rename_source(source, old, new)
+            forked = await fork(api.runtime.maker, api.runtime.store, renamed, at=at, edit=edit)
+            try:
+                await api.runner.settle(forked.id)  # with its lease it takes over the files
+            except WeftError:
+                await LocalApi.remove_session(api, forked.id, trash=False)
+                raise
+        except WeftError:
+            await workspaces.discard(id, new)
+            raise
+        return forked
 
     async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[SessionInfo]:
         removed = await LocalApi.remove_session(self, id, trash=trash)
@@ -98,13 +146,17 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
             await self.workspaces.remove(removed, trash=trash)
         return removed
 
+    def make_remover(self) -> Remover:
+        withdraw = partial(self._withdraw, kinds=PATIENT, why="was removed")
+        return replace(LocalApi.make_remover(self), withdraw=withdraw)
+
     def _refuse_sharing(self, directory: str) -> None:
         """Raise `ConflictError` for a directory that one session has to itself: two could not be continued on two nodes."""
-        owner = self._find_owner(directory)
-        if owner is not None:
+        session = self._find_checkout_session(directory)
+        if session is not None:
             raise ConflictError(
                 "session",
-                owner,
+                session,
                 "has this checkout to itself",
                 hint='create one with a checkout of its own: POST /session {"workspace": NAME}',
             )
@@ -171,9 +223,37 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
 
     async def abort(self, session: SessionID) -> bool:
         id = SessionID(check_id("session", session))
-        if await self._runs_elsewhere(id):
-            return bool(await self._call(id, "abort", NoArguments()))
-        return await LocalApi.abort(self, id)
+        withdrawn = await self._withdraw(id, kinds=PATIENT)
+        clock, waited = self.runtime.clock, 0.0
+        while not self.runner.is_in_use(id):
+            if await self._runs_elsewhere(id):
+                return bool(await self._call(id, "abort", NoArguments())) or withdrawn
+            # A node that has just taken the prompt may still be opening the directory.
+            if waited >= BEGIN_SECONDS or not await self._inbox_store.is_begun(id):
+                break
+            await clock.sleep(LOOK_SECONDS)
+            waited += LOOK_SECONDS
+        return await LocalApi.abort(self, id) or withdrawn
+
+    async def remove_message(self, session: SessionID, id: MessageID) -> None:
+        keys = [f"{session}/{kind}/{id}" for kind in ("prompt", "submit", "command")]
+        if not await self._withdraw(SessionID(check_id("session", session)), keys=keys):
+            await LocalApi.remove_message(self, session, id)
+
+    async def _withdraw(
+        self,
+        session: SessionID,
+        *,
+        kinds: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        why: str = "was aborted",
+    ) -> bool:
+        """Withdraw what waits for a node and was not begun, and tell its senders why. Return True if there was anything."""
+        await self.get_session(session)  # raises before anything is changed
+        told = ConflictError("session", session, f"{why} before a node could begin with this")
+        return await self._inbox_store.withdraw_all(
+            session, kinds=kinds, keys=keys, outcome=encode_error(told)
+        )
 
     async def reply_permission(
         self, id: PermissionID, reply: Reply, *, message: str = "", grant: GrantTerms = DEFAULT_GRANT_TERMS
@@ -230,13 +310,13 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
         if self.workspaces is None:
             return
         session = await self.get_session(id)
-        owner = self._find_owner(session.directory)
-        if session.parent_id is not None and owner is not None and not self.runtime.journal.holds(owner):
+        parent = self._find_checkout_session(session.directory)
+        if session.parent_id is not None and parent is not None and not self.runtime.journal.holds(parent):
             raise ConflictError(
                 "session",
                 id,
                 "works in the checkout of its parent, which does not run",
-                hint=f"prompt the parent: {owner}",
+                hint=f"prompt the parent: {parent}",
             )
 
     async def _do(self, kind: str, session: SessionID, given: Any) -> Any:

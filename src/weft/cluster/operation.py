@@ -1,4 +1,4 @@
-"""What callers may want of a session on another node: each kind with its types, and outcomes as bytes (pure)."""
+"""Operations on a session of another node: the types of each kind, and outcomes as bytes (pure)."""
 
 from typing import Any, Final
 
@@ -86,13 +86,17 @@ OPERATIONS: Final[dict[str, Operation]] = {
 }
 
 
+# What waits until a node can do it, and can be withdrawn until one has begun.
+PATIENT: Final = tuple(kind for kind, operation in OPERATIONS.items() if operation.patient)
+
+
 def encode_value(value: Any) -> bytes:
     """Encode the result of an operation."""
     return encode({"value": value})
 
 
 def encode_error(error: Exception) -> bytes:
-    """Encode an error, so that the caller on another node gets the same one. Of an unknown error only the type is told."""
+    """Encode an error, so that the caller on another node gets the same one. Of an error that is not ours, only the type is sent."""
     if not isinstance(error, WeftError):
         return encode({"error": {"name": type(error).__name__, "message": "the node failed", "facts": {}}})
     facts = to_facts(error)

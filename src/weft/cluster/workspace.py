@@ -1,88 +1,55 @@
-"""Git workspaces: each session works in a checkout of its own, and its files are stored so that any node can go on with them.
+"""Git workspaces: each session works in a checkout of its own, and its files are stored so that any node can continue with them.
 
-A checkout has the same path on every node. What is in it belongs to whoever holds the lease of the session: the holder stores the
-files under its lease, and the next one makes its own checkout the same before it does anything.
+A checkout has the same path on every node. Those of a principal are below a directory of its own, with a clone of its own.
 """
 
 import asyncio
-import base64
 import os
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.cluster.workspace_pack import (
-    MAX_PIECES,
-    WORKSPACE_KEY,
-    StoredFiles,
-    StoredPiece,
-    check_piece,
-    check_size,
-    decode_objects,
-    describe_piece,
-    encode_objects,
-    group_objects,
-    make_key,
-)
-from weft.context.notes import is_resumption_told
+from weft.cluster.workspace_files import STATE_BYTES, Note, SessionCheckout, WorkspaceFiles, find_stored
+from weft.cluster.workspace_pack import WORKSPACE_KEY, StoredFiles, make_key
 from weft.errors import (
-    ConflictError,
+    BundleError,
     DirectoryError,
     InvalidInputError,
     NotFoundError,
-    UnreadableError,
+    WeftError,
 )
 from weft.host.clock import Clock
-from weft.host.tasks import run_to_completion
-from weft.local.assembly import CarryFiles, stay_in_place
-from weft.local.step_checkout import to_scratch_files
-from weft.model.diff import Patch, Tree
-from weft.model.event import SessionWarned
+from weft.local.assembly import CarryFiles, keep_files_in_place
 from weft.model.ids import GLOBAL_PROJECT, SessionID
 from weft.model.message import MessageWithParts
-from weft.model.move import SessionResumption
+from weft.model.principal import Principal
 from weft.model.session import SessionInfo, get_weft_data, with_weft_data
-from weft.model.wire import from_plain, to_plain
-from weft.session.lifecycle import list_descendants
-from weft.session.revert_point import get_patch_trees, list_patches
-from weft.session.settle import to_settling_events
-from weft.snapshot.contract import FileTrees, PackedObject
+from weft.model.transfer import SessionExport
+from weft.model.wire import to_plain
+from weft.provider.session_tape import rename_paths
+from weft.session.fork import EditFork
+from weft.session.lifecycle import exists
 from weft.snapshot.location import locate_snapshots
 from weft.snapshot.recovery import forget_processes
-from weft.store.contract import Store
-from weft.undo.recovery import UndoContext
-from weft.worktree.clone import SESSION_NAME, CheckoutMark, WorkspaceClone, check_repository
-from weft.worktree.scratch import ScratchFile, ScratchFiles, list_names, write_files
+from weft.store.contract import Key, Store
+from weft.store.ownership import PRINCIPAL_KEY, to_owned_key
+from weft.transfer.rebind import Rebind, rebind_export
+from weft.worktree.clone import PRINCIPALS, SESSION_NAME, CheckoutMark, WorkspaceClone, check_repository
 
 # What belongs to a session that does not exist stays for this long: the session may be about to be created.
 KEEP_MS: Final = 10 * 60 * 1000
 TIDY_MS: Final = 10 * 60 * 1000
-STATE_BYTES: Final = 8
-NO_TREES: Final = FileTrees(Tree(""), Tree(""))
-
-Note = Callable[[str], None]
-
-
-class UncommittedWork(Struct, frozen=True, kw_only=True):
-    """What a checkout has that its commit `head` does not. `tree` are all files but ignored ones; `nested` are repositories inside of it.
-
-    `paths` are the files that differ, `ignored` those that the session changed although git ignores them.
-    """
-
-    head: str
-    tree: str
-    paths: tuple[str, ...]
-    ignored: tuple[str, ...]
-    nested: tuple[str, ...]
 
 
 class Workspaces:
-    """The git workspaces of a node, by their names. `snapshots` is where what undo needs is kept on this machine."""
+    """The git workspaces of a node, by their names. `snapshots` is where what undo needs is kept on this machine.
+
+    Those of a principal (`principal` is its name) have its own clones, and its own store. Those of the administrator know the
+    checkouts of all: somebody has to settle and to tidy up after a principal that is gone.
+    """
 
     def __init__(
         self,
@@ -93,6 +60,7 @@ class Workspaces:
         node: str,
         snapshots: str,
         note: Note,
+        principal: str = "",
     ) -> None:
         self._clones = {clone.name: clone for clone in clones}
         self._store = store
@@ -100,25 +68,45 @@ class Workspaces:
         self._node = node
         self._snapshots = snapshots
         self._note = note
+        self._principal = principal
         self._tidied = clock.now()
         # Fetching takes time, and each that waits for it in a thread would keep the thread from others.
         self._turns = {clone.name: asyncio.Lock() for clone in clones}
+
+    def for_principal(self, principal: Principal, store: Store) -> "Workspaces":
+        """Return the workspaces that a principal may use, with its own store."""
+        own = [clone for name, clone in self._clones.items() if name in principal.workspaces]
+        return Workspaces(
+            [clone.for_principal(principal.name) for clone in own],
+            store,
+            self._clock,
+            node=self._node,
+            snapshots=self._snapshots,
+            note=self._note,
+            principal=principal.name,
+        )
 
     @property
     def roots(self) -> list[str]:
         """The directories below which the checkouts are."""
         return [clone.home for clone in self._clones.values()]
 
-    def find_owner(self, directory: str) -> SessionID | None:
+    def find_session(self, directory: str) -> SessionID | None:
         """Return the session whose checkout a directory is in, None if it is in none."""
         found = self._find(directory)
-        return None if found is None else found[1]
+        return None if found is None else found.session
 
-    def _find(self, directory: str) -> tuple[WorkspaceClone, SessionID] | None:
+    def _find(self, directory: str) -> SessionCheckout | None:
         for clone in self._clones.values():
             if directory.startswith(clone.home + os.sep):
-                name = directory[len(clone.home) + 1 :].partition(os.sep)[0]
-                return (clone, SessionID(name)) if SESSION_NAME.fullmatch(name) else None
+                owner, names = "", directory[len(clone.home) + 1 :].split(os.sep)
+                if names[0] == PRINCIPALS and not self._principal and names[1:]:
+                    owner, names = names[1], names[2:] or [""]
+                    clone = clone.for_principal(owner)  # noqa: PLW2901
+                if not SESSION_NAME.fullmatch(names[0]):
+                    return None
+                session = SessionID(names[0])
+                return SessionCheckout(clone, session, to_owned_key(owner, *make_key(session)))
         return None
 
     async def begin(self, name: str, session: SessionID) -> str:
@@ -126,7 +114,10 @@ class Workspaces:
         clone = self._clones.get(name)
         if clone is None:
             known = ", ".join(sorted(self._clones)) or "none"
-            raise NotFoundError("workspace", name[:80], hint=f"this node has {known}")
+            hint = f"this node has {known}"
+            if self._principal:
+                hint = f"you may use {known} here; ask the administrator of the server for another"
+            raise NotFoundError("workspace", name[:80], hint=hint)
         async with self._turns[name]:
             base = await asyncio.to_thread(clone.fetch_base)
             await asyncio.to_thread(clone.make_checkout, session, base)
@@ -146,20 +137,58 @@ class Workspaces:
         tree = clone.open(session).get_tree(stored.base)
         clone.mark(session, CheckoutMark(state=stored.state, head=stored.base, tree=tree))
 
+    async def copy(self, directory: str, session: SessionID) -> tuple[str, str]:
+        """Store the files of the checkout that a directory is in for another session, which is about to be created.
+
+        They are those that were stored last, after the last step. Return the directories of both checkouts.
+        """
+        source = self._find(directory)
+        assert source is not None, "only a session in a checkout has stored files"
+        key = (*source.key[:-1], session)
+        try:
+            stored = await self._copy_pieces(source, key)
+            copied = replace(stored, state=secrets.token_hex(STATE_BYTES), host="", time=self._clock.now())
+            await self._store.put_value(key, to_plain(copied))
+        except WeftError:
+            await self._remove_stored(key)
+            raise
+        return source.clone.get_directory(source.session), source.clone.get_directory(session)
+
+    async def _copy_pieces(self, source: SessionCheckout, to: Key) -> StoredFiles:
+        """Copy what is stored of a checkout, and return the list of it."""
+        while True:
+            stored = await find_stored(self._store, source.key)
+            if stored is None:
+                raise DirectoryError(
+                    source.clone.get_directory(source.session), "there are no stored files of this checkout"
+                )
+            pieces = [await self._copy_piece(source.key, to, name) for name in sorted(stored.names)]
+            if all(pieces):
+                return stored
+            # The session runs, and its files may have been stored anew meanwhile.
+            if await find_stored(self._store, source.key) == stored:
+                where = f"the files of session {source.session}"
+                raise BundleError(where, "a part of them is missing in the store", hint=stored.rescue)
+
+    async def _copy_piece(self, source: Key, to: Key, name: str) -> bool:
+        piece = await self._store.find_value((*source, name))
+        await self._store.put_value((*to, name), piece)
+        return piece is not None
+
     async def discard(self, session: SessionID, directory: str) -> None:
         """Remove the checkout of a session that was not created."""
         found = self._find(directory)
         if found is not None:
-            await asyncio.to_thread(found[0].remove_checkout, session)
-            await self._remove_stored(session)
+            await asyncio.to_thread(found.clone.remove_checkout, session)
+            await self._remove_stored(found.key)
 
     async def prepare(self, directory: str) -> None:
         """Make the checkout that a directory is in, if it is not on this node yet. Its files may be old until its session runs here."""
         found = self._find(directory)
         if found is None:
             return
-        clone, session = found
-        stored = await find_stored(self._store, session)
+        clone, session, key = found
+        stored = await find_stored(self._store, key)
         if stored is None:
             raise DirectoryError(directory, "there is no session with this checkout")
         if not await asyncio.to_thread(clone.has_checkout, session):
@@ -174,7 +203,9 @@ class Workspaces:
     def make_carrier(self, directory: str) -> CarryFiles:
         """Return how to keep the files of a directory for other nodes."""
         found = self._find(directory)
-        return stay_in_place if found is None else partial(WorkspaceFiles, *found, self._node, self._note)
+        return (
+            keep_files_in_place if found is None else partial(WorkspaceFiles, found, self._node, self._note)
+        )
 
     # --- removal ---
 
@@ -185,10 +216,10 @@ class Workspaces:
         """
         for session in sessions:
             found = self._find(session.directory)
-            if found is not None and found[1] == session.id:
-                await self._remove_checkout(*found)
+            if found is not None and found.session == session.id:
+                await self._remove_checkout(found.clone, session.id)
                 if not trash:
-                    await self._remove_stored(session.id)
+                    await self._remove_stored(found.key)
 
     async def _remove_checkout(self, clone: WorkspaceClone, session: SessionID) -> None:
         ref = await asyncio.to_thread(clone.remove_checkout, session)
@@ -200,43 +231,73 @@ class Workspaces:
     async def tidy(self) -> None:
         """Remove the checkouts here, and the stored files, of sessions that were removed elsewhere. Do so now and then.
 
-        The stored files of a session in the trash stay: it can be restored.
+        The stored files of a session in the trash stay: it can be restored. What principals left is tidied up by the administrator.
         """
+        assert not self._principal, "the administrator's workspaces know those of principals"
         now = self._clock.now()
         if now - self._tidied < TIDY_MS:
             return
         self._tidied = now
-        for clone in self._clones.values():
+        for clone in await asyncio.to_thread(self._list_all_clones):
             for session in await asyncio.to_thread(clone.list_sessions):
                 age = now - await asyncio.to_thread(clone.find_mark_time, session)
-                if age > KEEP_MS and not await self._exists(session):
+                if age > KEEP_MS and not await exists(self._store, session):
                     await self._remove_checkout(clone, session)
         await self._tidy_store()
 
+    def _list_all_clones(self) -> list[WorkspaceClone]:
+        own = self._clones.values()
+        return [*own, *(clone.for_principal(name) for clone in own for name in clone.list_principals())]
+
     async def _tidy_store(self) -> None:
         trashed: set[SessionID] | None = None
-        for key in await self._store.list_keys((WORKSPACE_KEY,)):
-            session = SessionID(key[1])
-            if len(key) > len(make_key(session)) or await self._exists(session):
+        for key in await self._list_lists():
+            session = SessionID(key[-1])
+            if await exists(self._store, session):
                 continue
             if trashed is None:
                 trashed = {each.id for bundle in await self._store.list_trash() for each in bundle.sessions}
-            stored = await find_stored(self._store, session)
+            stored = await find_stored(self._store, key)
             if session not in trashed and stored is not None and self._clock.now() - stored.time > KEEP_MS:
-                await self._remove_stored(session)
+                await self._remove_stored(key)
 
-    async def _remove_stored(self, session: SessionID) -> None:
-        for key in await self._store.list_keys(make_key(session)):
+    async def _list_lists(self) -> list[Key]:
+        """Return the key of each stored list of files, those of principals too."""
+        own = len(make_key(SessionID("")))
+        owned = len(to_owned_key("principal", *make_key(SessionID(""))))
+        return [
+            *(key for key in await self._store.list_keys((WORKSPACE_KEY,)) if len(key) == own),
+            *(
+                key
+                for key in await self._store.list_keys((PRINCIPAL_KEY,))
+                if len(key) == owned and key[-2] == WORKSPACE_KEY
+            ),
+        ]
+
+    async def _remove_stored(self, list_key: Key) -> None:
+        for key in await self._store.list_keys(list_key):
             await self._store.put_value(key, None)
 
-    async def _exists(self, session: SessionID) -> bool:
-        try:
-            await self._store.get_session(session)
-        except UnreadableError:
-            return True
-        except NotFoundError:
-            return False
-        return True
+
+def rename_source(source: SessionInfo, old: str, new: str) -> SessionInfo:
+    """Return a session that is about to be forked with the paths of the fork's checkout, also in what undo needs (pure)."""
+    return rebind_export(SessionExport(info=source, messages=()), [Rebind(old, new)]).info
+
+
+def make_fork_editor(id: SessionID, source: SessionInfo, old: str, new: str) -> EditFork:
+    """Return what gives a fork its id, and its checkout in place of that of the original.
+
+    Texts change, too: a model that read the path of the other checkout would go on in it.
+    """
+
+    def edit(
+        session: SessionInfo, messages: Sequence[MessageWithParts]
+    ) -> tuple[SessionInfo, Sequence[MessageWithParts]]:
+        data = replace(get_weft_data(session), workspace=get_weft_data(source).workspace)
+        own = replace(session, id=id, directory=new + source.directory[len(old) :])
+        return with_weft_data(own, data), [rename_paths(message, {old: new}) for message in messages]
+
+    return edit
 
 
 def list_clones(named: Iterable[str], root: str, environ: Mapping[str, str]) -> list[WorkspaceClone]:
@@ -247,286 +308,3 @@ def list_clones(named: Iterable[str], root: str, environ: Mapping[str, str]) -> 
         raise InvalidInputError("--workspace", "two have the same name", hint="give each its own")
     top = os.path.realpath(root)
     return [WorkspaceClone(name, url, os.path.join(top, name), environ) for name, url in repositories]
-
-
-async def find_stored(store: Store, session: SessionID) -> StoredFiles | None:
-    """Return what is stored of a session's files."""
-    found = await store.find_value(make_key(session))
-    return None if found is None else from_plain(found, StoredFiles, where=f"files of {session}")
-
-
-class WorkspaceFiles:
-    """The files of one session, in its checkout on this node. These are the `CarriedFiles` of its directory."""
-
-    def __init__(
-        self, clone: WorkspaceClone, session: SessionID, node: str, note: Note, undo_context: UndoContext
-    ) -> None:
-        self._clone = clone
-        self._session = session
-        self._node = node
-        self._note = note
-        self._undo_context = undo_context
-        self._where = f"the files of session {session}"
-        self._stored: StoredFiles | None = None
-        self._mark = CheckoutMark(state="", head="", tree="")
-        self._told_nested: tuple[str, ...] = ()
-        self._turn = asyncio.Lock()
-
-    # --- taking over ---
-
-    async def take_over(self, session: SessionInfo) -> SessionInfo:
-        if session.parent_id is not None:
-            return session  # its parent has the files
-        if session.id != self._session:
-            raise ConflictError(
-                "session",
-                session.id,
-                f"is in the checkout of session {self._session}",
-                hint=f"continue that one, or make one with a checkout of its own in the workspace {self._clone.name}",
-            )
-        stored = await find_stored(self._undo_context.store, self._session)
-        if stored is None:
-            raise ConflictError(
-                "workspace",
-                self._clone.name,
-                f"has no files of session {self._session} in the store",
-                hint="they were removed; fork the session elsewhere to go on with the conversation",
-            )
-        mark = await asyncio.to_thread(self._clone.find_mark, self._session)
-        if mark is not None and mark.state == stored.state and self._clone.has_checkout(self._session):
-            self._stored, self._mark = stored, mark
-            return session
-        return await run_to_completion(self._take_over(session, stored))
-
-    async def _take_over(self, session: SessionInfo, stored: StoredFiles) -> SessionInfo:
-        """Make the checkout what was stored. What is in it and not in the store is set aside first."""
-        snapshots = self._undo_context.snapshots
-        # Everything is read before anything is changed.
-        pieces = [await self._read_piece(stored, piece) for piece in stored.pieces]
-        commits = None if stored.commits is None else await self._read_piece(stored, stored.commits)
-        await asyncio.to_thread(self._clone.make_checkout, self._session, stored.base)
-        await asyncio.to_thread(self._add_commits, stored, commits)
-        for piece in pieces:
-            await snapshots.add_objects(decode_objects(piece, self._where), self._where)
-        history = await self._undo_context.store.list_messages(self._session)
-        family = [session, *await list_descendants(self._undo_context.store, session.id)]
-        for each in family:
-            await snapshots.pin(each.id, sorted(get_patch_trees(await self._list_patches(each))))
-        aside, tree = await asyncio.to_thread(self._replace, stored.head, await self._read_files(stored))
-        # What a run recorded here before another node went on is about files that are gone.
-        await snapshots.take(self._session)
-        await snapshots.mark_stored(self._session)
-        taken = await self._put(replace(stored, state="", host=self._node), tree)
-        if aside:
-            self._warn(
-                f"files in {self._clone.get_directory(self._session)} on {self._node} were in no other place, and are set aside: "
-                f"git show --stat {aside}"
-            )
-        return await self._mark_resumed(session, stored.host, taken.state, history)
-
-    def _add_commits(self, stored: StoredFiles, commits: bytes | None) -> None:
-        git = self._clone.open(self._session)
-        if commits is not None and git.find_commit(stored.head) is None:
-            git.add_commits(commits)
-        if git.find_commit(stored.head) is None:
-            raise ConflictError(
-                "workspace", self._clone.name, f"lacks the commit {stored.head[:12]} of session {self._session}",
-                hint=f"start the node {stored.host} again, which has it",
-            )  # fmt: skip
-
-    async def _read_files(self, stored: StoredFiles) -> ScratchFiles:
-        """Return what to write over the commit, with what is to be removed first."""
-        if not stored.present:
-            return {}
-        snapshots = self._undo_context.snapshots
-        absent = await snapshots.list_files(Tree(stored.absent))
-        present = await snapshots.list_files(Tree(stored.present))
-        contents = await snapshots.read_contents({entry.oid for entry in present.values()})
-        return to_scratch_files({**dict.fromkeys(absent), **present}, contents)
-
-    def _replace(self, head: str, files: ScratchFiles) -> tuple[str, str]:
-        """Replace all files but ignored ones. Return the ref of what was set aside ("" if nothing was), and the tree that there is now."""
-        git, aside = self._clone.open(self._session), ""
-        ignored = [path for path in git.list_ignored() if self._is_in_the_way(path, files)]
-        if ignored or not self._clone.is_as_marked(self._session):
-            aside = self._clone.set_aside(self._session, ignored)
-        git.restore_work(head)
-        write_files(git.top, files)
-        return aside, git.examine(head)[0]
-
-    def _is_in_the_way(self, ignored: str, files: ScratchFiles) -> bool:
-        """Return True if a file that git ignores here would be replaced by another content."""
-        prefix = os.fsencode(ignored)
-        top = os.fsencode(self._clone.get_directory(self._session))
-        return any(
-            file is not None and _differs(os.path.join(top, path), file)
-            for path, file in files.items()
-            if path == prefix or path.startswith(prefix + b"/")
-        )
-
-    async def _mark_resumed(
-        self, session: SessionInfo, host: str, state: str, history: Sequence[MessageWithParts]
-    ) -> SessionInfo:
-        """Note in the session that another node goes on, for its model."""
-        if not history:
-            return session
-        before = get_weft_data(session).resumed
-        untold = before is not None and before.interrupted and not is_resumption_told(before, history)
-        resumed = SessionResumption(
-            id=state,
-            host=host,
-            time=self._undo_context.clock.now(),
-            interrupted=untold or bool(to_settling_events(history)),
-        )
-        return await self._undo_context.journal.edit(
-            session.id, lambda it: with_weft_data(it, replace(get_weft_data(it), resumed=resumed))
-        )
-
-    # --- storing ---
-
-    async def store(self, session: SessionInfo, history: Sequence[MessageWithParts]) -> None:
-        # A child stores them under the lease of its parent, in whose checkout it works.
-        del session
-        if self._stored is not None and self._undo_context.journal.holds(self._session):
-            await run_to_completion(self._store_in_turn(history))
-
-    async def _store_in_turn(self, history: Sequence[MessageWithParts]) -> None:
-        async with self._turn:  # several children may end a step at once
-            if self._stored is not None:
-                await self._store(self._stored, history)
-
-    async def _store(self, before: StoredFiles, history: Sequence[MessageWithParts]) -> None:
-        snapshots = self._undo_context.snapshots
-        info = await self._undo_context.store.get_session(self._session)
-        patches = [*list_patches(history), *get_weft_data(info).undo]
-        work = await asyncio.to_thread(self._read_work, patches)
-        if work.nested and work.nested != self._told_nested:
-            self._told_nested = work.nested
-            self._warn(f"repositories inside of the checkout stay on {self._node}: {list_names(work.nested)}")
-        trees = await self._pack(before, work)
-        changed = (work.head, *trees) != (before.head, before.present, before.absent)
-        kept, wanted = before.pieces, [*filter(None, trees), *sorted(get_patch_trees(patches))]
-        if len(kept) >= MAX_PIECES:
-            kept, wanted = (), [*wanted, *await self._list_family_trees(info)]
-        new = replace(before, head=work.head, present=trees.present, absent=trees.absent, pieces=kept)
-        objects: list[PackedObject] = []
-        await snapshots.read_objects(wanted, objects.append, known=new.known)
-        if not changed and not objects:
-            return
-        contents = {}
-        for group in group_objects(objects):
-            raw = await asyncio.to_thread(encode_objects, group)
-            piece = describe_piece(secrets.token_hex(STATE_BYTES), raw, group)
-            contents[piece.name], new = raw, replace(new, pieces=(*new.pieces, piece))
-        if work.head != before.head:
-            new, raw = await asyncio.to_thread(self._pack_commits, new)
-            if new.commits is not None:
-                contents[new.commits.name] = raw
-        check_size(new.workspace, new.size)
-        for name, raw in contents.items():
-            await self._put_piece(name, {"data": base64.b64encode(raw).decode()})
-        await self._put(new, work.tree)
-        for name in await self._list_unused(before, new):
-            await self._put_piece(name, None)
-
-    def _read_work(self, patches: Iterable[Patch]) -> UncommittedWork:
-        git = self._clone.open(self._session)
-        head = git.find_commit() if self._clone.has_checkout(self._session) else None
-        if head is None:
-            raise ConflictError(
-                "workspace", self._clone.name, "cannot be stored: its checkout has no commit, or no .git",
-                hint=f"check out {self._stored.base[:12] if self._stored else 'one'} in {git.top}",
-            )  # fmt: skip
-        # Before git reads them.
-        check_size(self._clone.name, _measure(git.top, git.list_changed()))
-        tree, changes = git.examine(head)
-        ignored = git.list_ignored()
-        own = {os.path.relpath(file, git.top) for patch in patches for file in patch.files}
-        return UncommittedWork(
-            head=head,
-            tree=tree,
-            paths=tuple(sorted(change.path for change in changes if not change.is_submodule)),
-            ignored=tuple(sorted(path for path in own if _is_below_any(path, ignored))),
-            nested=tuple(sorted(change.path for change in changes if change.is_submodule)),
-        )
-
-    async def _pack(self, before: StoredFiles, work: UncommittedWork) -> FileTrees:
-        """Return the uncommitted work as trees."""
-        if (work.head, work.tree) == (self._mark.head, self._mark.tree) and not work.ignored:
-            return FileTrees(Tree(before.present), Tree(before.absent))
-        paths = [os.fsencode(path) for path in (*work.paths, *work.ignored)]
-        return await self._undo_context.snapshots.pack_files(paths) if paths else NO_TREES
-
-    def _pack_commits(self, new: StoredFiles) -> tuple[StoredFiles, bytes]:
-        if new.head == new.base:
-            return replace(new, commits=None), b""
-        raw = self._clone.open(self._session).pack_commits(new.head, new.base)
-        return replace(new, commits=describe_piece(secrets.token_hex(STATE_BYTES), raw)), raw
-
-    async def _list_family_trees(self, session: SessionInfo) -> list[Tree]:
-        family = [session, *await list_descendants(self._undo_context.store, session.id)]
-        return sorted({tree for each in family for tree in get_patch_trees(await self._list_patches(each))})
-
-    async def _list_patches(self, session: SessionInfo) -> list[Patch]:
-        messages = await self._undo_context.store.list_messages(session.id)
-        return [*list_patches(messages), *get_weft_data(session).undo]
-
-    async def _list_unused(self, before: StoredFiles, new: StoredFiles) -> Collection[str]:
-        """Return the pieces that are not needed any more. After everything was written anew, also those that a dead run left."""
-        if before.names <= new.names:
-            return ()
-        keys = await self._undo_context.store.list_keys(make_key(self._session))
-        return {name for key in keys for name in key[2:] if name not in new.names}
-
-    # --- the store ---
-
-    async def _read_piece(self, stored: StoredFiles, piece: StoredPiece) -> bytes:
-        found: Any = await self._undo_context.store.find_value(make_key(self._session, piece.name))
-        raw = None if found is None else base64.b64decode(found["data"])
-        hint = f"the checkout on the node {stored.host} has them: start it again, and let it go on"
-        return check_piece(piece, raw, self._where, hint=hint)
-
-    async def _put_piece(self, name: str, value: Mapping[str, str] | None) -> None:
-        await self._undo_context.journal.put_value(self._session, make_key(self._session, name), value)
-
-    async def _put(self, new: StoredFiles, tree: str) -> StoredFiles:
-        """Store the list of files under a new name, and mark the checkout with it: from now on this node has them."""
-        named = replace(
-            new, state=secrets.token_hex(STATE_BYTES), host=self._node, time=self._undo_context.clock.now()
-        )
-        await self._undo_context.journal.put_value(self._session, make_key(self._session), to_plain(named))
-        self._stored, self._mark = named, CheckoutMark(state=named.state, head=named.head, tree=tree)
-        await asyncio.to_thread(self._clone.mark, self._session, self._mark)
-        return named
-
-    def _warn(self, message: str) -> None:
-        self._undo_context.journal.announce(SessionWarned(session_id=self._session, message=message))
-        self._note(f"session {self._session}: {message}")
-
-
-def _measure(top: str, paths: Iterable[str]) -> int:
-    """Return the size of those of the files that exist."""
-    size = 0
-    for path in paths:
-        with suppress(OSError):
-            size += os.lstat(os.path.join(top, path)).st_size
-    return size
-
-
-def _is_below_any(path: str, directories: Iterable[str]) -> bool:
-    return any(path == each or path.startswith(f"{each}/") for each in directories)
-
-
-def _differs(path: bytes, file: ScratchFile) -> bool:
-    """Return True if there is something at a path that is not this file."""
-    try:
-        if file.link:
-            return os.readlink(path) != file.content
-        if os.path.islink(path):
-            return True
-        with open(path, "rb") as stream:
-            return stream.read(len(file.content) + 1) != file.content
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True

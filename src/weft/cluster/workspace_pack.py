@@ -16,7 +16,7 @@ WORKSPACE_KEY: Final = "workspace"
 MAX_PACK_BYTES: Final = 128 << 20
 # Contents that are stored together.
 PIECE_BYTES: Final = 8 << 20
-# Then everything that is still needed is written anew, and what is not is dropped.
+# With this many pieces, everything that is still needed is written anew, and the rest is dropped.
 MAX_PIECES: Final = 32
 COMPRESSION: Final = 1
 KINDS: Final[dict[bytes, ObjectKind]] = {b"blob": "blob", b"tree": "tree"}
@@ -35,7 +35,8 @@ class StoredFiles(Wire, frozen=True, kw_only=True):
     """The files of a session: the commit `base` of the workspace, the session's own commits up to `head`, and the uncommitted work as
     trees of what is `present` and what is `absent`.
 
-    `state` names these files: whichever node has a checkout with this name has them all. `host` stored them.
+    `state` names these files: whichever node has a checkout with this name has them all. `host` stored them; it is "" in a fork, whose
+    files were copied in the store.
     """
 
     workspace: str
@@ -48,6 +49,13 @@ class StoredFiles(Wire, frozen=True, kw_only=True):
     absent: str = ""
     pieces: tuple[StoredPiece, ...] = ()
     commits: StoredPiece | None = None
+
+    @property
+    def rescue(self) -> str:
+        """What to do if something of them is missing in the store."""
+        if not self.host:
+            return "fork the session again from which they were copied"
+        return f"the checkout on the node {self.host} has them: start it again, and let it go on"
 
     @property
     def known(self) -> frozenset[str]:
@@ -66,9 +74,9 @@ class StoredFiles(Wire, frozen=True, kw_only=True):
         return frozenset(names if self.commits is None else {*names, self.commits.name})
 
 
-def make_key(session: SessionID, *piece: str) -> Key:
-    """Return where the list of a session's files is stored, or one of its pieces."""
-    return (WORKSPACE_KEY, session, *piece)
+def make_key(session: SessionID) -> Key:
+    """Return where the list of a session's files is stored. Its pieces are below."""
+    return (WORKSPACE_KEY, session)
 
 
 def check_size(workspace: str, size: int) -> None:

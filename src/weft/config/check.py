@@ -1,7 +1,6 @@
 """Check configuration against the schema: keep what fits, and report what does not."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cache
 from re import search
 from typing import Any
@@ -10,6 +9,7 @@ from msgspec import inspect
 
 from weft.config.jsonc import ConfigFinding, KeyPath
 from weft.config.schema import Config, get_default_keybinds
+from weft.errors import find_similar
 
 MAX_SAFE_INTEGER = 2**53 - 1
 
@@ -164,7 +164,7 @@ def find_nearest(key: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     word = key.lower()
     # Swapped letters are the most common typo, and a shorter word may look more similar than the intended one.
     swapped = [name for name in names if sorted(name) == sorted(word)]
-    matches = swapped or get_close_matches(word, names, n=1, cutoff=cutoff)
+    matches = swapped or find_similar(word, names, n=1, cutoff=cutoff)
     return names[matches[0]] if matches else ""
 
 
@@ -331,6 +331,5 @@ class _Checker:
             return str(value)
         # An invalid rule must not allow what it may have been meant to deny.
         near = find_nearest(value, ACTIONS) if isinstance(value, str) else ""
-        reason = 'expected "ask", "allow" or "deny"; treated as "ask"'
-        self.findings.append(ConfigFinding(path=path, reason=reason, near=near))
+        self.findings.append(ConfigFinding(path=path, reason='expected "ask", "allow" or "deny"', near=near))
         return "ask"

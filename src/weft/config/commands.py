@@ -3,21 +3,20 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from msgspec import Struct
 
 from weft.config.schema import CommandConfig, Config
-from weft.errors import NotFoundError
+from weft.errors import NotFoundError, find_similar
 from weft.model.agent import Command
 
 ARGUMENTS: Final = "$ARGUMENTS"
 
-_INSERTION: Final = re.compile(r"!`([^`]+)`")
-_PLACEHOLDER: Final = re.compile(r"\$(?:(?P<number>[1-9][0-9]{0,8})(?![0-9])|ARGUMENTS)")
-_NAMED_ARGUMENT: Final = re.compile(r"(?<!\S)(?P<name>[^\s=\"']+)=(?P<value>\"[^\"]*\"|'[^']*'|\S*)")
-_ARGUMENT: Final = re.compile(r"\[Image\s+[0-9]+\]|\"[^\"]*\"|'[^']*'|[^\s\"']+", re.IGNORECASE)
+_INSERTION: Final = r"!`([^`]+)`"
+_PLACEHOLDER: Final = r"\$(?:(?P<number>[1-9][0-9]{0,8})(?![0-9])|ARGUMENTS)"
+_NAMED_ARGUMENT: Final = r"(?<!\S)(?P<name>[^\s=\"']+)=(?P<value>\"[^\"]*\"|'[^']*'|\S*)"
+_ARGUMENT: Final = r"(?i)\[Image\s+[0-9]+\]|\"[^\"]*\"|'[^']*'|[^\s\"']+"
 
 
 class TemplateText(Struct, frozen=True):
@@ -39,7 +38,7 @@ def parse_template(template: str) -> tuple[TemplatePiece, ...]:
     """Split a template into text and shell insertions."""
     pieces: list[TemplatePiece] = []
     end = 0
-    for match in _INSERTION.finditer(template):
+    for match in re.finditer(_INSERTION, template):
         pieces += [TemplateText(template[end : match.start()]), ShellInsertion(match[1])]
         end = match.end()
     return (*pieces, TemplateText(template[end:]))
@@ -58,7 +57,7 @@ def list_hints(pieces: Sequence[TemplatePiece]) -> list[str]:
 
 def split_arguments(text: str) -> list[str]:
     """Split the text after a command into arguments. Quotes keep words together and are removed."""
-    return [_unquote(match[0]) for match in _ARGUMENT.finditer(text)]
+    return [_unquote(match[0]) for match in re.finditer(_ARGUMENT, text)]
 
 
 def bind_arguments(text: str, names: Sequence[str]) -> tuple[dict[str, str], str]:
@@ -74,7 +73,7 @@ def bind_arguments(text: str, names: Sequence[str]) -> tuple[dict[str, str], str
         values[match["name"]] = _unquote(match["value"])
         return ""
 
-    rest = _NAMED_ARGUMENT.sub(take_named, text).strip()
+    rest = re.sub(_NAMED_ARGUMENT, take_named, text).strip()
     unbound = [name for name in names if name not in values]
     if not unbound:
         return values, rest
@@ -101,7 +100,7 @@ def fill_template(pieces: Sequence[TemplatePiece], arguments: str, outputs: Sequ
 
     remaining_outputs = iter(outputs)
     filled = [
-        _PLACEHOLDER.sub(get_value, piece.text)
+        re.sub(_PLACEHOLDER, get_value, piece.text)
         if isinstance(piece, TemplateText)
         else next(remaining_outputs, "")
         for piece in pieces
@@ -115,7 +114,7 @@ def _iterate_placeholders(pieces: Sequence[TemplatePiece]) -> Iterator[re.Match[
     """Yield the placeholders in the text. Those in an insertion are for the shell."""
     for piece in pieces:
         if isinstance(piece, TemplateText):
-            yield from _PLACEHOLDER.finditer(piece.text)
+            yield from re.finditer(_PLACEHOLDER, piece.text)
 
 
 def _list_numbers(pieces: Sequence[TemplatePiece]) -> set[int]:
@@ -163,7 +162,7 @@ def get_command(commands: Mapping[str, Command], name: str) -> Command:
     """Return a command by its name. Raise `NotFoundError` with similar names. OpenCode raises a type error."""
     command = commands.get(name.removeprefix("/"))
     if command is None:
-        near = get_close_matches(name, commands, n=3)
+        near = find_similar(name, commands)
         raise NotFoundError(
             "command", name, near=near, hint=f"available commands: {', '.join(commands) or 'none'}"
         )

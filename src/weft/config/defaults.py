@@ -94,7 +94,7 @@ def _to_switch_origin(name: str) -> ConfigOrigin:
 
 
 def get_plugin_name(entry: str) -> str:
-    """Return what identifies a plugin: the stem of a file, or the name of a package without its version."""
+    """Return the name that identifies a plugin: the stem of a file, or the name of a package without its version."""
     if entry.startswith("file://"):
         stem = entry.rsplit("/", 1)[-1]
         return stem.rsplit(".", 1)[0] if "." in stem[1:] else stem

@@ -13,7 +13,7 @@ DEFAULT_OUTPUT_TOKENS = 32_000
 class Flags(Struct, frozen=True, kw_only=True):
     """Every `OPENCODE_*` switch, and our own `WEFT_*`. `warnings` describes values that are invalid.
 
-    Some switches of OpenCode have no effect here, such as `bash_default_timeout_ms`; docs/explanation/compatibility.md lists them.
+    Some switches of OpenCode have no effect here; docs/explanation/compatibility.md lists them.
     """
 
     auto_share: bool = False

@@ -22,8 +22,8 @@ from weft.model.project import HeldItem
 MAX_SCANNED_ENTRIES = 20_000
 MAX_MATCHES = 100
 MAX_ALTERNATIVES = 64
-_WILDCARD = re.compile(r"[*?\[]")
-_BRACES = re.compile(r"\{([^{}]*)\}")
+_WILDCARD = r"[*?\[]"
+_BRACES = r"\{([^{}]*)\}"
 # These hold no instructions, and many files.
 _SKIPPED_DIRECTORIES = frozenset({".git", "node_modules"})
 
@@ -40,7 +40,7 @@ def find_files(base: str, pattern: str) -> list[str]:
 
 def _expand_braces(pattern: str) -> Iterator[str]:
     """Yield every alternative of the braces in a pattern."""
-    braces = _BRACES.search(pattern)
+    braces = re.search(_BRACES, pattern)
     if braces is None:
         yield pattern
         return
@@ -63,7 +63,7 @@ class _FileSearch:
             for entry in self._list_entries(directory):
                 if entry.name not in _SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False):
                     yield from self.walk(entry.path, parts)
-        elif not _WILDCARD.search(part):
+        elif not re.search(_WILDCARD, part):
             yield from self._match_rest(os.path.normpath(os.path.join(directory, part)), rest)
         else:
             for entry in self._list_entries(directory):
@@ -178,7 +178,7 @@ def _list_files(sources: InstructionSources) -> Iterator[_InstructionFile]:
 
 
 def _list_project_files(scope: ConfigScope) -> Iterator[_InstructionFile]:
-    """Yield the files with the first of the names that exists anywhere, the nearest first."""
+    """Yield every file that has the first of the names that exists, the nearest file first."""
     for name in INSTRUCTION_NAMES:
         paths = [os.path.join(level, name) for level in walk_up(scope)]
         existing = [path for path in paths if os.path.exists(path)]

@@ -23,12 +23,12 @@ class ConfigFinding(Struct, frozen=True, kw_only=True):
     is_warning: bool = False
 
 
-SYNTAX_HINT = "correct it at this line and column; weft doctor checks it again"
+CORRECTION_HINT = "correct it at this line and column; weft doctor checks it again"
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"?|,(?=\s*[}\]])', re.DOTALL)
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+|"', re.DOTALL)
-_INVALID_NUMBER = re.compile(r"-?(?:NaN|Infinity|[0-9]{4300,})")
-_NOT_NEWLINE = re.compile(r"[^\n]")
+_TOKEN = r'(?s)"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+|"'
+_INVALID_NUMBER = r"-?(?:NaN|Infinity|[0-9]{4300,})"
+_NOT_NEWLINE = r"[^\n]"
 
 _REASONS = {
     "Expecting ',' delimiter": "a comma or a closing bracket is missing before this",
@@ -75,7 +75,7 @@ class JsoncDocument:
             comment = match[0]
             if comment.startswith("/*") and not (comment.endswith("*/") and len(comment) >= len("/**/")):
                 self._raise_error("this comment is not closed", match.start(), text)
-            return _NOT_NEWLINE.sub(" ", comment) if comment.startswith("/") else comment
+            return re.sub(_NOT_NEWLINE, " ", comment) if comment.startswith("/") else comment
 
         uncommented = _COMMENT.sub(blank, text)
         return _TRAILING_COMMA.sub(lambda match: " " if match[0] == "," else match[0], uncommented)
@@ -96,7 +96,9 @@ class JsoncDocument:
             self._raise_error("nested too deeply", 0)
         except ValueError:
             # NaN and Infinity are refused by `_refuse_constant`, huge integers by Python. Neither error has a position.
-            invalid = (token for token in _TOKEN.finditer(self._text) if _INVALID_NUMBER.fullmatch(token[0]))
+            invalid = (
+                token for token in re.finditer(_TOKEN, self._text) if re.fullmatch(_INVALID_NUMBER, token[0])
+            )
             self._raise_error("this is not a number in JSON", next((token.start() for token in invalid), 0))
         if not isinstance(value, dict):
             self._raise_error("expected an object", 0)
@@ -117,7 +119,7 @@ class JsoncDocument:
     def _raise_error(self, reason: str, offset: int, text: str = "") -> NoReturn:
         key = ".".join(_find_path(text or self._text, offset))
         at = self._substitution.locate(offset)
-        raise ConfigError(self.path, reason, at=at, key=key, hint=SYNTAX_HINT) from None
+        raise ConfigError(self.path, reason, at=at, key=key, hint=CORRECTION_HINT) from None
 
 
 def _to_object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def _refuse_constant(_name: str) -> NoReturn:
 def _iterate_keys(text: str) -> Iterator[tuple[KeyPath, int]]:
     """Yield every key and list entry of a JSON text in order, with its offset."""
     tracker = _KeyTracker()
-    for token in _TOKEN.finditer(text):
+    for token in re.finditer(_TOKEN, text):
         if tracker.in_list and token[0] not in "]},:":
             yield tracker.get_path(), token.start()
         offset = tracker.read_token(token[0], token.start())
@@ -145,7 +147,7 @@ def _iterate_keys(text: str) -> Iterator[tuple[KeyPath, int]]:
 def _find_path(text: str, offset: int) -> KeyPath:
     """Return the key that is being read at `offset`."""
     tracker = _KeyTracker()
-    for token in _TOKEN.finditer(text, 0, offset):
+    for token in re.compile(_TOKEN).finditer(text, 0, offset):
         if token[0] == '"':
             break
         tracker.read_token(token[0], token.start())

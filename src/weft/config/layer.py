@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from weft.config.check import check_config
-from weft.config.jsonc import ConfigFinding, KeyPath
+from weft.config.jsonc import CORRECTION_HINT, ConfigFinding, KeyPath
 from weft.config.schema import AgentConfig
 from weft.errors import ConfigError
 
@@ -72,7 +72,8 @@ class ConfigProblems:
         for finding in findings:
             at = text.locate(finding.path) if text is not None else (0, 0)
             key = ".".join(finding.path)
-            error = ConfigError(origin.path, finding.reason, at=at, key=key, near=finding.near)
+            hint = CORRECTION_HINT if any(at) and not finding.is_warning else ""
+            error = ConfigError(origin.path, finding.reason, at=at, key=key, near=finding.near, hint=hint)
             (self.warnings if finding.is_warning else self.errors).append(error)
 
 
@@ -144,7 +145,7 @@ def _resolve_plugin(entry: str, origin: ConfigOrigin) -> str:
     return f"file://{path}" if os.path.exists(path) else entry
 
 
-_TOML_POSITION = re.compile(r"at line (\d+), column (\d+)")
+_TOML_POSITION = r"at line (\d+), column (\d+)"
 
 
 def parse_toml(path: str, text: str) -> dict[str, Any]:
@@ -157,7 +158,7 @@ def parse_toml(path: str, text: str) -> dict[str, Any]:
     try:
         settings = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        position = _TOML_POSITION.search(str(error))
+        position = re.search(_TOML_POSITION, str(error))
         at = (int(position[1]), int(position[2])) if position else (0, 0)
         # The original message may quote the file.
         raise ConfigError(path, "not TOML", at=at) from None

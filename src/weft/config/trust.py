@@ -77,7 +77,7 @@ ALLOWED_KEYS = frozenset(_ALLOWED_KEYS.split())
 # are held back: a longer one lets a run go on for longer than the user wants.
 ALLOWED_EXPERIMENTS = frozenset({"hook", "chatMaxRetries", "disable_paste_summary", "batch_tool"})
 ALLOWED_WEFT_KEYS = frozenset({"budget", "compaction", "sandbox"})
-# The value that passes, and the effect of any other.
+# The value that is allowed, and what any other value does.
 RESTRICTED_SWITCHES: dict[str, tuple[Any, str]] = {
     "share": ("disabled", "shares sessions"),
     "autoshare": (False, "shares sessions"),

@@ -127,7 +127,8 @@ def _make_removed_note(source: str) -> ContextNote:
 
 def apply_history_notes(briefing: Briefing, history: Iterable[MessageWithParts]) -> Briefing:
     """Return what a model knows from its briefing and all notes in a history."""
-    return apply_notes(briefing, (part for message in history for part in list_note_parts(message)))
+    prompts = [message for message in history if isinstance(message.info, UserMessage)]
+    return apply_notes(briefing, (part for message in prompts for part in list_note_parts(message)))
 
 
 def list_note_parts(message: MessageWithParts) -> list[TextPart]:
@@ -135,7 +136,9 @@ def list_note_parts(message: MessageWithParts) -> list[TextPart]:
     if not isinstance(message.info, UserMessage):
         return []
     return [
-        part for part in message.parts if isinstance(part, TextPart) and WEFT_KEY in (part.metadata or {})
+        part
+        for part in message.parts
+        if isinstance(part, TextPart) and part.metadata is not None and WEFT_KEY in part.metadata
     ]
 
 

@@ -17,7 +17,7 @@ PLAN_AGENT = "plan"
 
 
 class ReminderState(Struct, frozen=True, kw_only=True):
-    """What the messages before one mean for its reminders.
+    """The facts about earlier messages that decide which reminders a message gets.
 
     `busy_until` is when the last answer ended. `planned` says that plan mode was on, and no reminder has said yet that it ended.
     """

@@ -36,7 +36,7 @@ NO_PROMPTS: Mapping[MessageID, UserMessage] = {}
 
 
 class ShownHistory(Struct, frozen=True, kw_only=True):
-    """What a model is shown of a history.
+    """The part of a history that a model is shown.
 
     `messages` are the messages since the last compaction, `notes` the notes that it cut off. `is_cut` says that there was a compaction,
     `has_jobs` that a command was left running in the background.
@@ -49,7 +49,7 @@ class ShownHistory(Struct, frozen=True, kw_only=True):
 
 
 class HistoryState(Struct, frozen=True, kw_only=True):
-    """What the messages so far mean for the next ones.
+    """The facts about the messages so far that decide how the next ones are shown.
 
     `start` is the position of the last compaction, `summary_requests` are the positions of the requests for one, and `undone` are those
     that were undone. `value_prompts` are the prompts that ask for a value, `notes` the notes in prompts.

@@ -4,14 +4,13 @@ import re
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from itertools import islice
 from time import monotonic
 from typing import Any, Final
 
 from weft.dataset.database import Dataset, make_views
 from weft.dataset.tables import TABLES, list_columns
-from weft.errors import DeadlineError, InvalidInputError
+from weft.errors import DeadlineError, InvalidInputError, find_similar
 from weft.model.dataset import QueryInput, QueryResult
 from weft.model.ids import ProjectID
 
@@ -25,7 +24,10 @@ READING: Final = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_REC
 HIDDEN_TABLES: Final = {"session_marks", "log_marks", "blame_results"}
 HIDDEN_PREFIXES: Final = ("sqlite_", "pragma_", "dbstat")
 REFUSED_FUNCTIONS: Final = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
-REFERENCE_HINT: Final = "docs/reference/sql.md lists the tables and their columns"
+TABLE_NAMES: Final = tuple(table.name for table in TABLES)
+COLUMNS_HINT: Final = (
+    f"select * from TABLE limit 0 shows the columns of a table; tables: {', '.join(TABLE_NAMES)}"
+)
 
 
 def run_query(dataset: Dataset, query: QueryInput, project: ProjectID | None) -> QueryResult:
@@ -104,37 +106,34 @@ def _explain(error: Exception, query: QueryInput) -> Exception:
         return DeadlineError("query", query.seconds, hint="select less, or allow more seconds")
     if any(words in message for words in ("not authorized", "prohibited", "cannot modify")):
         return InvalidInputError(
-            FIELD, "only reading the documented tables is allowed", hint=f"use SELECT; {REFERENCE_HINT}"
+            FIELD, "only reading the documented tables is allowed", hint=f"use SELECT; {COLUMNS_HINT}"
         )
     if "one statement at a time" in message:
         return InvalidInputError(FIELD, "it is more than one statement", hint="run them one by one")
     if missing := re.fullmatch(r"no such column: (.+)", message):
         return InvalidInputError(FIELD, message, hint=_suggest_column(missing[1], query.sql))
     if missing := re.fullmatch(r"no such table: (.+)", message):
-        near = get_close_matches(missing[1].lower(), [table.name for table in TABLES], n=1, cutoff=0.5)
-        tables = ", ".join(table.name for table in TABLES)
-        return InvalidInputError(
-            FIELD, message, hint=f"did you mean {near[0]}?" if near else f"tables: {tables}"
-        )
-    return InvalidInputError(FIELD, message, hint=REFERENCE_HINT)
+        near = find_similar(missing[1].lower(), TABLE_NAMES, n=1, cutoff=0.5)
+        return InvalidInputError(FIELD, message, hint=f"did you mean {near[0]}?" if near else COLUMNS_HINT)
+    return InvalidInputError(FIELD, message, hint=COLUMNS_HINT)
 
 
 def _suggest_column(name: str, sql: str) -> str:
     """Return a hint that names the columns that are nearest to a name, in the tables of the query if it names any."""
     bare = name.rpartition(".")[2].lower()
     words = set(re.findall(r"\w+", sql.lower()))
-    named = {table.name for table in TABLES} & words
+    named = set(TABLE_NAMES) & words
     by_column: dict[str, list[str]] = {}
     for table, column in list_columns():
         if table in named or not named:
             by_column.setdefault(column, []).append(f"{table}.{column}")
     if bare in by_column:
         return f"there is {_join(by_column[bare])}"
-    near = get_close_matches(bare, list(by_column), n=2, cutoff=0.6)
+    near = find_similar(bare, list(by_column), n=2)
     return (
         f"did you mean {_join([each for name in near for each in by_column[name]])}?"
         if near
-        else REFERENCE_HINT
+        else COLUMNS_HINT
     )
 
 

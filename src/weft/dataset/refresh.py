@@ -10,7 +10,7 @@ from weft.permission.storage import RECORDS, log_key
 from weft.store.contract import Store
 from weft.store.reader import StoreReader
 
-# It is told how many sessions were read, and how many there are to read.
+# Called with how many sessions were read, and how many there are to read.
 Progress = Callable[[int, int], None]
 # A step may take this long without a change of its session.
 RECENT_MS: Final = 10 * 60 * 1000

@@ -275,7 +275,7 @@ def hold_lock(path: str) -> Generator[int]:
 
 @contextmanager
 def try_lock(path: str, *, seconds: float = 0.0) -> Generator[bool]:
-    """Try to take the lock, without waiting or for so many `seconds`. Yield whether that succeeded."""
+    """Try to take the lock for at most some `seconds`. Yield whether that succeeded."""
     fd = _try_lock(path)
     deadline = time.monotonic() + seconds
     while fd is None and time.monotonic() < deadline:

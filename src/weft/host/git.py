@@ -99,6 +99,7 @@ ISOLATED_VARIABLES = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_LITERAL_PATHSPECS": "1",
 }
+# The code of a `GitError` whose command was stopped by `Plumbing.stop`: that of a program that SIGINT ended.
 CODE_STOPPED = 130
 # Whoever has not told git their name can still attach notes.
 NOTE_IDENTITY = ("user.name=weft", "user.email=weft@localhost")
@@ -295,7 +296,7 @@ class Git:
         is_top: bool = False,
         seconds: float = DEFAULT_SECONDS,
     ) -> str:
-        """Run git. With `is_top` the directory is the checkout, whatever `core.worktree` says."""
+        """Run git. With `is_top` the directory is the checkout, even if `core.worktree` names another one."""
         environ = {**self._environ, "GIT_WORK_TREE": directory} if is_top else self._environ
         return call_git(directory, args, environ, settings=settings, seconds=seconds)
 

@@ -1,5 +1,6 @@
-"""Facts about this machine for diagnosis, and how to open its browser."""
+"""This machine: facts for diagnosis, its browser, and how a process that runs for days uses its memory."""
 
+import gc
 import os
 import re
 import shutil
@@ -11,6 +12,9 @@ from typing import Final
 
 from weft.host.processes import ProcessCommand, capture_output
 
+M_ARENA_MAX: Final = -8  # of malloc.h
+ARENAS: Final = 2
+SERVER_COLLECT_AFTER: Final = 10_000  # new objects
 NETWORK_FILE_SYSTEMS = frozenset(
     (
         *(
@@ -43,7 +47,7 @@ MOUNTS_FILE = "/proc/mounts"
 GIT_SECONDS = 10.0
 PUBLIC_BITS = stat.S_IRWXG | stat.S_IRWXO
 
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = r"\\([0-7]{3})"
 
 
 def find_git_version(env: Mapping[str, str]) -> str:
@@ -79,7 +83,7 @@ def find_file_system(path: str, mounts: str = MOUNTS_FILE) -> str:
         return ""
     for line in lines:
         _, mount_point, type, *_ = (*line.split(" "), "", "", "")
-        mount_point = _OCTAL.sub(lambda octal: chr(int(octal[1], 8)), mount_point)
+        mount_point = re.sub(_OCTAL, lambda octal: chr(int(octal[1], 8)), mount_point)
         contains = real == mount_point or real.startswith(mount_point.rstrip("/") + "/")
         if mount_point and contains and len(mount_point) >= len(nearest):
             nearest, nearest_type = mount_point, type
@@ -126,3 +130,27 @@ def _find_opener(env: Mapping[str, str]) -> str | None:
         return shutil.which("open", path=env.get("PATH"))
     has_screen = env.get("DISPLAY") or env.get("WAYLAND_DISPLAY")
     return shutil.which("xdg-open", path=env.get("PATH")) if has_screen else None
+
+
+def limit_arenas(env: Mapping[str, str]) -> None:
+    """Let the threads of this process share two arenas of memory, unless the environment has a number.
+
+    The allocator of glibc gives threads arenas of their own, eight for each core, and memory that is freed in one of them is
+    free for its threads alone: a server grows until each of its arenas has had its busiest moment.
+    """
+    import ctypes  # noqa: PLC0415  takes some milliseconds, and only a server runs for days
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other systems allocate differently
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in env:
+        mallopt(M_ARENA_MAX, ARENAS)
+
+
+def collect_more_often() -> None:
+    """Let Python collect garbage as often as a process needs that runs for days.
+
+    A command is to start fast, so it collects rarely (`COLLECT_AFTER` in `weft/__main__.py`). Old objects would then be examined a
+    hundred times more rarely, and connections and aborted runs leave cycles among them. Objects that exist now are never examined
+    again.
+    """
+    gc.freeze()
+    gc.set_threshold(SERVER_COLLECT_AFTER, *gc.get_threshold()[1:])

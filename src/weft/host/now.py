@@ -2,6 +2,8 @@
 
 import time
 
+from weft.model.display import bound_time
+
 
 def now() -> int:
     """Return milliseconds since 1970."""
@@ -10,7 +12,7 @@ def now() -> int:
 
 def day_of(at: int) -> str:
     """Return the local date of a time, as `2025-01-31`."""
-    then = time.localtime(at / 1000)
+    then = time.localtime(bound_time(at) / 1000)
     return f"{then.tm_year:04}-{then.tm_mon:02}-{then.tm_mday:02}"
 
 

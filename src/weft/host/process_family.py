@@ -42,7 +42,7 @@ def end_all(leader: int, token: str) -> int:
 
 
 def end_marked(token: str) -> int:
-    """End the processes that carry our token in their environment, whoever started them. Return their number."""
+    """End all processes that have this token in their environment, also those whose parent is gone. Return their number."""
     return _end_family(NO_PROCESS, token) if sys.platform.startswith("linux") else 0
 
 

@@ -99,7 +99,7 @@ class ProcessCommand(Struct, frozen=True, kw_only=True):
     """What to run, where, with which environment (all of it), and for how many seconds at most.
 
     With a `record`, a new path, a supervisor writes there how the command ends, even if we die. It reports a signal as shells do:
-    as 128 and its number. Whoever has the `token` can end the processes of the command.
+    as 128 and its number. With a `token`, the processes of the command can be found and ended later.
     """
 
     argv: tuple[str, ...]
@@ -203,7 +203,7 @@ def claim_record(path: str) -> CommandRecord:
             file.write(NOT_BEGUN)
             return CommandRecord(began=False)
     except FileExistsError:
-        # What a supervisor records after this line does not count: somebody else ended the command.
+        # A record after this line does not count: somebody else has ended the command by then.
         with open(path, "a+b") as file:
             file.write(b"\n")
             file.seek(0)
@@ -219,7 +219,7 @@ def remove_record(path: str) -> None:
 
 @cache
 def identify_machine() -> str:
-    """Return a name for this machine that no other has. It tells nobody else anything."""
+    """Return a unique name for this machine, which reveals nothing about it."""
     try:
         with open("/etc/machine-id", encoding="ascii") as file:
             id = file.read().strip()
@@ -242,7 +242,7 @@ def describe_process() -> str:
 
 
 def _identify_process() -> str:
-    """Return what tells this process from all others with its number: the boot, the container, and when it started."""
+    """Return an identity that no other process with this number has: the boot, the container, and the start time."""
     facts = [os.uname().nodename]
     with suppress(OSError):  # not on Linux, where each machine has one set of numbers
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

@@ -75,6 +75,15 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+async def wait_or_sleep(event: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Wait for an event, but not longer than some seconds."""
+    async with open_tasks() as tasks:
+        waiting, sleeping = tasks.create_task(event.wait()), tasks.create_task(clock.sleep(seconds))
+        await asyncio.wait((waiting, sleeping), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        sleeping.cancel()
+
+
 # Time is counted in steps, so that a step in which the machine slept or weft waited for a person does not count.
 STEP_SECONDS = 10.0
 

@@ -20,6 +20,7 @@ from weft.importers.transcript import (
     list_files,
     list_texts,
     parse_time,
+    read_counts,
     read_lines,
 )
 from weft.model.ids import MessageID, SessionID
@@ -261,7 +262,7 @@ def _to_tool(name: str, input: Any) -> tuple[str, dict[str, Any]]:
 def _to_tokens(usage: Any) -> Tokens | None:
     if not isinstance(usage, dict):
         return None
-    number = {key: value for key, value in usage.items() if isinstance(value, int)}
+    number = read_counts(usage)
     return Tokens(
         input=number.get("input_tokens", 0),
         output=number.get("output_tokens", 0),

@@ -4,7 +4,6 @@ A line contains an item of the Responses API (a message, reasoning, a call, its 
 event for the screen, of which only token counts are used. The first versions wrote the items without an envelope.
 """
 
-import json
 import os
 from functools import partial
 from typing import Any
@@ -20,11 +19,13 @@ from weft.importers.transcript import (
     list_files,
     list_texts,
     parse_time,
+    read_counts,
     read_lines,
 )
 from weft.model.ids import MessageID
 from weft.model.part import CacheTokens, Tokens
 from weft.model.transfer import ExportCounts, SessionExport
+from weft.model.wire import parse
 from weft.transfer.document import check_export
 
 PROVIDER = "openai"
@@ -235,8 +236,8 @@ def _to_tool(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def _to_object(given: Any) -> dict[str, Any]:
     if isinstance(given, str):
         try:
-            parsed = json.loads(given)
-        except ValueError:
+            parsed = parse(given.encode(errors="surrogatepass"))
+        except DocumentError:
             return {"input": given}
         return parsed if isinstance(parsed, dict) else {"input": given}
     return given if isinstance(given, dict) else {}
@@ -247,7 +248,8 @@ def _to_output(output: Any) -> tuple[str, bool]:
     if isinstance(output, str):
         inner = _to_object(output) if output.startswith("{") else {}
         if isinstance(inner.get("output"), str):
-            code = (inner.get("metadata") or {}).get("exit_code")
+            metadata = inner.get("metadata")
+            code = metadata.get("exit_code") if isinstance(metadata, dict) else None
             return inner["output"], isinstance(code, int) and code != 0 and not inner["output"]
         return output, False
     if isinstance(output, dict):
@@ -258,7 +260,7 @@ def _to_output(output: Any) -> tuple[str, bool]:
 def _to_tokens(usage: Any) -> Tokens | None:
     if not isinstance(usage, dict):
         return None
-    number = {key: value for key, value in usage.items() if isinstance(value, int)}
+    number = read_counts(usage)
     cached, thought = number.get("cached_input_tokens", 0), number.get("reasoning_output_tokens", 0)
     return Tokens(
         input=max(0, number.get("input_tokens", 0) - cached),

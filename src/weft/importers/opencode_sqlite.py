@@ -15,7 +15,7 @@ from weft.model.project import Project
 from weft.model.session import SessionInfo, Todo
 from weft.model.transfer import ExportCounts, SessionExport
 from weft.model.wire import decode, from_plain, parse
-from weft.store.opencode_database import OpenCodeDatabase, Row, to_session
+from weft.store.opencode_database import OpenCodeDatabase, Row, to_project, to_session
 from weft.transfer.document import check_export
 
 DIFF_LIMIT = 256 << 20
@@ -26,9 +26,20 @@ class OpenCodeSqlite:
 
     def __init__(self, database: OpenCodeDatabase) -> None:
         self._database = database
+        self._unlisted: list[ImportTrouble] = []
 
     def list_projects(self) -> list[Project]:
-        return [from_plain(row, Project, where=f"project {row['id']}") for row in self._database.projects()]
+        self._unlisted.clear()
+        rows = self._database.projects()
+        return [project for row in rows for project in self._read_project(row)]
+
+    def _read_project(self, row: Row) -> list[Project]:
+        where = f"project {row['id']}"
+        try:
+            return [from_plain(to_project(row), Project, where=where)]
+        except DocumentError as error:
+            self._unlisted.append(ImportTrouble(where=where, reason=error.reason))
+            return []
 
     def list_sessions(self) -> list[FoundSession]:
         return [
@@ -36,16 +47,16 @@ class OpenCodeSqlite:
         ]
 
     def list_troubles(self) -> Iterator[ImportTrouble]:
-        yield from ()
+        yield from self._unlisted
 
     def _read(self, row: Row) -> ImportedSession:
         id = check_file_name("session", row["id"])
         troubles: list[ImportTrouble] = []
         messages = self._read_messages(id, troubles)
         export = SessionExport(
-            info=self._read_info(row),
+            info=from_plain(to_session(row), SessionInfo, where=id),
             messages=tuple(messages),
-            todos=from_plain(self._database.todos(id), tuple[Todo, ...], where=f"todos of {id}"),
+            todos=tuple(self._read_todos(id, troubles)),
             diff=self._read_diff(id, troubles),
         )
         held = self._database.count(id)
@@ -54,11 +65,12 @@ class OpenCodeSqlite:
             export=check_export(export, where=id), counted=counted, troubles=tuple(troubles)
         )
 
-    def _read_info(self, row: Row) -> SessionInfo:
-        try:
-            return from_plain(to_session(row), SessionInfo, where=row["id"])
-        except ValueError as error:
-            raise DocumentError(row["id"], f"a column of its row is not JSON: {error}") from error
+    def _read_todos(self, session: str, troubles: list[ImportTrouble]) -> Iterator[Todo]:
+        for row in self._database.todos(session):
+            try:
+                yield from_plain(row, Todo, where=f"a todo of {session}")
+            except DocumentError as error:
+                troubles.append(ImportTrouble(where=error.where, reason=error.reason))
 
     def _read_messages(self, session: str, troubles: list[ImportTrouble]) -> Iterator[MessageWithParts]:
         parts: dict[str, list[AnyPart]] = {}

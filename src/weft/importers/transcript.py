@@ -83,7 +83,7 @@ class SessionSource(Protocol):
 
 
 class FoundSessions(Struct, frozen=True):
-    """The `SessionSource` of sessions in files. They name no projects, and what is wrong with one is found when it is read."""
+    """The `SessionSource` of sessions in files. They name no projects, and a damaged one is found only when it is read."""
 
     sessions: list[FoundSession]
 
@@ -171,6 +171,12 @@ class TranscriptIds:
         return (
             f"{prefix}_{number % WRAP:0{HEX_LENGTH}x}{make_letters(*self._words, prefix, key, str(number))}"
         )
+
+
+def read_counts(usage: Any) -> dict[str, int]:
+    """Return the token counts in an object. Fields that are not numbers are left out."""
+    found = usage.items() if isinstance(usage, dict) else ()
+    return {key: value for key, value in found if type(value) is int and value >= 0}
 
 
 def list_texts(blocks: Any) -> Iterator[str]:

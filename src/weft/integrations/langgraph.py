@@ -1,7 +1,7 @@
 """Keep the checkpoints of LangGraph in a store of weft: `builder.compile(checkpointer=WeftCheckpointer(store))`.
 
-Checkpoints are private values of the store, not sessions: the state of a graph is whatever the graph defines, and only LangGraph can read
-it. A thread has a list of its checkpoints. A checkpoint is stored before it is listed, so that one that is listed can be read.
+Checkpoints are private values of the store, not sessions: a graph defines its own state, and only LangGraph can
+read it. A thread has a list of its checkpoints. A checkpoint is stored before it is listed, so that one that is listed can be read.
 """
 
 import asyncio

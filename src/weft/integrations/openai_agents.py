@@ -51,7 +51,7 @@ class WeftSession:
         self._lock = asyncio.Lock()
 
     async def get_items(self, limit: int | None = None) -> "list[TResponseInputItem]":
-        """Return the items, oldest first; with a limit, only so many of the last."""
+        """Return the items, oldest first; with a limit, only the last ones."""
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
         if limit is not None and limit <= 0:

@@ -62,7 +62,7 @@ def find_raw_records(framework: str, message: MessageWithParts) -> list[dict[str
 
 
 def read_arguments(arguments: object) -> dict[str, Any]:
-    """Return the arguments of a call, which many APIs write as JSON in a text. What is not an object becomes one."""
+    """Return the arguments of a call, which many APIs write as JSON in a text. A value that is not an object is put into one."""
     value: Any = arguments
     if isinstance(arguments, str):
         try:
@@ -98,7 +98,7 @@ def make_data_url(data: object, mime: object) -> str:
     if not isinstance(data, str):
         return ""
     try:
-        # pydantic writes the alphabet of URLs, data URLs have the plain one.
+        # pydantic writes base64 with the URL-safe alphabet; data URLs use the standard one.
         raw = base64.urlsafe_b64decode(data.replace("+", "-").replace("/", "_"))
     except (binascii.Error, ValueError):
         return ""

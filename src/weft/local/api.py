@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.bus import Bus
-from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError, UnreadableError
+from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError
 from weft.local.parts import LocalParts
 from weft.local.permissions import permission_project
 from weft.local.place import make_stored_lookup
@@ -103,7 +103,15 @@ class SessionStatuses:
         self._announce = announce
         self._statuses: dict[SessionID, AnyStatus] = {}
         self._open_requests: dict[SessionID, dict[str, None]] = {}
-        bus.watch(self._handle)
+        bus.watch(
+            self._handle,
+            StatusChanged,
+            PermissionAsked,
+            PermissionReplied,
+            QuestionAsked,
+            QuestionReplied,
+            QuestionRejected,
+        )
 
     def get(self, session: SessionID) -> AnyStatus:
         return self._statuses.get(session, Idle())
@@ -201,7 +209,9 @@ class LocalApi(Struct, frozen=True, kw_only=True):
             hint = "only nodes on a Postgres store have any: weft serve --workspace NAME=REPOSITORY"
             raise NotFoundError("workspace", input.workspace[:80], hint=hint)
         parent = None if input.parent_id is None else await self.get_session(input.parent_id)
-        if id is not None and await self._exists(SessionID(check_new_id("session", id))):
+        if id is not None and await lifecycle.exists(
+            self.runtime.store, SessionID(check_new_id("session", id))
+        ):
             raise ConflictError("session", id, "already exists")
         session = await lifecycle.create(self.runtime.maker, input, parent=parent, id=id, directory=directory)
         self.sharing.on_created(session)
@@ -235,7 +245,8 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     async def touch_session(self, id: SessionID) -> SessionInfo:
         id = SessionID(check_id("session", id))
-        return hide_share_secret(await lifecycle.touch(self.runtime.journal, id, self.runtime.clock.now()))
+        touch = lifecycle.make_touch(self.runtime.clock.now())
+        return hide_share_secret(await self.runtime.journal.edit(id, touch))
 
     async def rename_session(self, id: SessionID, title: str) -> SessionInfo:
         return await self.update_session(id, SessionChange(title=title))
@@ -262,7 +273,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         from weft.session.remove import remove  # noqa: PLC0415  few sessions are removed
         from weft.undo.cleanup import release_sessions  # noqa: PLC0415  few calls undo
 
-        removed = await remove(self._make_remover(), SessionID(check_id("session", id)), trash=trash)
+        removed = await remove(self.make_remover(), SessionID(check_id("session", id)), trash=trash)
         await self.runtime.end_jobs(*(session.id for session in removed))
         await self.runtime.gate.forget(*(session.id for session in removed))
         self.parts.client_tools.forget(*(session.id for session in removed))
@@ -294,16 +305,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         await self.get_session(session)
         return await self.runtime.store.list_todos(session)
 
-    async def _exists(self, id: SessionID) -> bool:
-        try:
-            await self.get_session(id)
-        except UnreadableError:
-            return True
-        except NotFoundError:
-            return False
-        return True
-
-    def _make_remover(self) -> Remover:
+    def make_remover(self) -> Remover:
         from weft.session.remove import Remover  # noqa: PLC0415  few sessions are removed
 
         runtime = self.runtime
@@ -487,7 +489,11 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     async def list_permissions(self) -> list[PermissionRequest]:
         pending = [request.permission for request in await self.runtime.gate.pending()]
-        return [each for each in pending if each is not None and await self._exists(each.session_id)]
+        return [
+            each
+            for each in pending
+            if each is not None and await lifecycle.exists(self.runtime.store, each.session_id)
+        ]
 
     async def reply_permission(
         self, id: PermissionID, reply: Reply, *, message: str = "", grant: GrantTerms = DEFAULT_GRANT_TERMS
@@ -508,7 +514,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     async def list_questions(self) -> list[QuestionRequest]:
         pending = await self.runtime.questions.pending()
-        return [each for each in pending if await self._exists(each.session_id)]
+        return [each for each in pending if await lifecycle.exists(self.runtime.store, each.session_id)]
 
     async def reply_question(self, id: QuestionID, answers: tuple[tuple[str, ...], ...]) -> None:
         await self.runtime.questions.reply(QuestionID(check_id("question", id)), answers)

@@ -18,6 +18,7 @@ from weft.errors import (
     InvalidInputError,
     NotFoundError,
     StoreError,
+    UnreadableError,
     UnsupportedError,
 )
 from weft.host.files import make_directory, read_bytes, try_lock, write_atomic
@@ -110,7 +111,7 @@ class LocalMoves:
 
     @asynccontextmanager
     async def _lock(self, move: str) -> AsyncIterator[None]:
-        """Hold a move. Wait for whoever holds it: an earlier request may still be storing what it brought."""
+        """Hold a move. Wait until nobody else holds it: an earlier request may still be storing its sessions."""
         directory = f"{self._directory(move)}.lock"
         await asyncio.to_thread(make_directory, os.path.dirname(directory))
         while True:
@@ -274,6 +275,8 @@ class LocalMoves:
     async def _has_arrived(self, move: str, id: SessionID) -> bool:
         try:
             session = await self._runtime.store.get_session(id)
+        except UnreadableError:
+            raise  # it may have arrived, and must not be overwritten
         except NotFoundError:
             return False
         arrived = get_weft_data(session).arrived
@@ -283,6 +286,8 @@ class LocalMoves:
         """Return the state of a session that was moved away from here, None if there is none. Raise `ConflictError` if it is here."""
         try:
             found = await pack_session(self._runtime.store, session)
+        except UnreadableError:
+            raise  # it is here, and must not be overwritten
         except NotFoundError:
             return None
         departed = get_weft_data(found.info).departed
@@ -293,7 +298,7 @@ class LocalMoves:
         return found
 
     async def _check_target(self, offer: MoveOffer) -> None:
-        """Raise an error if the sessions or the files would be in the way of something, or lack something."""
+        """Raise an error if the sessions or files cannot be stored here: something is in their place, or something is missing."""
         for each in offer.sessions:
             await self._find_present(each)
         for each in self._list_running():
@@ -365,7 +370,7 @@ class LocalMoves:
 
     async def cancel(self, move: str, session: SessionID) -> bool:
         async with self._lock(move):
-            # What was received is gone once it is accepted, so the session itself has to tell.
+            # The received bundle is deleted once it is accepted, so the session itself shows whether it has arrived.
             if await self._has_arrived(move, session):
                 raise ConflictError("session", session, "has arrived", hint="finish the move: run it again")
             was_offered = self._find_offer(move) is not None

@@ -30,7 +30,7 @@ from weft.local.tools import HelperSettings, LazyLanguageServers, ToolHelpers, o
 from weft.local.undo import UndoSettings, make_undo_context, open_undo_snapshots
 from weft.model.agent import AgentInfo, Command, ReadInstructions, no_instructions
 from weft.model.catalog import Model
-from weft.model.event import FileEdited
+from weft.model.event import FileEdited, SessionDeleted
 from weft.model.ids import Mint, SessionID
 from weft.model.part import ModelRef
 from weft.model.project import Place
@@ -67,12 +67,12 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 # Sessions that know which files they have read. One that ran longer ago has to read a file again before changing it.
 MAX_GUARDS = 1000
 Warn = Callable[[WeftError], None]
-# Makes what keeps the files of sessions for other nodes, out of what undo has.
+# Creates the `CarriedFiles` of a directory, which store the files of its sessions for other nodes.
 CarryFiles = Callable[[UndoContext], CarriedFiles]
 
 
-def stay_in_place(_: UndoContext) -> CarriedFiles:
-    """Keep no files for other nodes."""
+def keep_files_in_place(_: UndoContext) -> CarriedFiles:
+    """Store no files for other nodes: they stay in their directory."""
     return FilesInPlace()
 
 
@@ -115,7 +115,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sharing: ShareSettings = ShareSettings()
     hooks: Hooks = NO_HOOKS
     editor: EditorWorkspace | None = None
-    carry_files: CarryFiles = stay_in_place
+    carry_files: CarryFiles = keep_files_in_place
 
 
 @asynccontextmanager
@@ -162,7 +162,7 @@ async def open_local_api(
             commands=_list_commands(place, settings),
             gate=gate,
             questions=questions,
-            make_resources=_make_resources(store, journal, spill, settings, helpers, place),
+            make_resources=_make_resources(store, journal, spill, settings, helpers, place, bus),
             end_jobs=helpers.jobs.end,
             hooks=settings.hooks,
             mcp=partial(get_servers, mcp),
@@ -191,7 +191,7 @@ async def _open_runner(
         runner = Runner(replace(runtime, files=carry_files(runtime.undo_context)), tasks)
         log = runtime.store.event_log
         if log is not None:
-            log.watch_leases(runner.lose)
+            log.watch_leases(runner.end_lost_run)
         for error in (*await runner.recover(), *await recover(runtime.undo_context)):
             warn(error)
         try:
@@ -201,7 +201,7 @@ async def _open_runner(
             runtime.questions.close()
             await runner.close()
             if log is not None:
-                log.unwatch_leases(runner.lose)
+                log.unwatch_leases(runner.end_lost_run)
 
 
 def _open_gates(
@@ -252,7 +252,13 @@ def _list_commands(place: Place, settings: Settings) -> Mapping[str, Command]:
 
 
 def _make_resources(
-    store: Store, journal: Journal, spill: Spill, settings: Settings, helpers: ToolHelpers, place: Place
+    store: Store,
+    journal: Journal,
+    spill: Spill,
+    settings: Settings,
+    helpers: ToolHelpers,
+    place: Place,
+    bus: Bus,
 ) -> Callable[[SessionID], ToolResources]:
     """Return a function that makes the resources of a session: what its tools share between calls."""
     guards: dict[SessionID, ReadGuard] = {}
@@ -263,6 +269,11 @@ def _make_resources(
         if len(guards) > MAX_GUARDS:
             del guards[next(iter(guards))]
         return guard
+
+    def forget_removed(event: SessionDeleted) -> None:
+        guards.pop(event.info.id, None)
+
+    bus.watch(forget_removed, SessionDeleted)
 
     async def report_edited(path: str) -> None:
         # Format first, so that listeners read the final file. OpenCode publishes first and formats afterwards.

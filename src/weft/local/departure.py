@@ -103,7 +103,7 @@ class Departure:
         )
 
     async def _read_briefings(self) -> dict[str, Any]:
-        """Return the stored briefings, so that what the models were told stays told."""
+        """Return the stored briefings, so that models see the same beginning on the other server."""
         found: dict[str, Any] = {}
         for each in self.family:
             stored = [await self._offline.store.find_value(key) for key in list_briefing_keys(each)]
@@ -128,7 +128,7 @@ def measure_file(path: str) -> tuple[int, str]:
 
 
 def _without_local_data(export: SessionExport) -> SessionExport:
-    """Return the session without what has a meaning only here: its owner, its share, and where it goes."""
+    """Return the session without data that has a meaning only here: its owner, its share, and where it goes."""
     data = replace(get_weft_data(export.info), owner="", departed=None)
     return replace(export, info=with_weft_data(replace(export.info, share=None), data))
 
@@ -157,7 +157,7 @@ def _list_work(git: WorktreeGit, patches: Iterable[Patch]) -> tuple[str, list[by
 
 
 def _refuse_unsettled(error: WeftError) -> None:
-    """Raise what could not be settled: a session must not leave without all of its changes."""
+    """Raise the error of something that could not be settled: a session must not leave without all of its changes."""
     raise error
 
 

@@ -60,7 +60,7 @@ def examine_logs(input: DoctorInput) -> list[DoctorFinding]:
 
 
 def measure_storage(url: str, paths: Paths) -> StorageReport:
-    """Measure what a store and what belongs to it take."""
+    """Measure the space that a store and its other files take."""
     store = open_maintenance(url, cache=paths.cache)
     sizes, reader = measure_space(store, paths), store.reader
 
@@ -86,7 +86,7 @@ def measure_storage(url: str, paths: Paths) -> StorageReport:
 def _to_entries(
     sizes: Mapping[str, Size], describe: Callable[[str], str], *, most: int | None = None
 ) -> tuple[StorageEntry, ...]:
-    """Return the largest first, with what people call each."""
+    """Return entries with a name for people, the largest first."""
     largest = sorted(sizes.items(), key=lambda item: (-item[1].bytes, item[0]))[:most]
     return tuple(
         StorageEntry(name=name, title=describe(name), bytes=size.bytes, files=size.files)

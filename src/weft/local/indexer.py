@@ -3,16 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from weft.bus import Bus
-from weft.errors import CursorLostError
 from weft.host.clock import Clock
 from weft.host.tasks import open_tasks
 from weft.model.event import (
     Event,
     MessageRemoved,
     MessageUpdated,
-    PartGrew,
     PartRemoved,
     PartUpdated,
     SessionCreated,
@@ -25,6 +24,16 @@ from weft.store.contract import Store
 
 # Short enough to find recent messages, and long enough not to slow down a long run.
 INDEX_INTERVAL_SECONDS = 2.0
+# A part that grows is not among them: it is indexed when it is whole.
+CHANGES: Final = (
+    SessionCreated,
+    SessionUpdated,
+    SessionDeleted,
+    MessageUpdated,
+    MessageRemoved,
+    PartUpdated,
+    PartRemoved,
+)
 
 
 class BackgroundIndexer:
@@ -32,54 +41,40 @@ class BackgroundIndexer:
 
     def __init__(self, store: Store, bus: Bus, clock: Clock) -> None:
         self._store = store
-        self._bus = bus
         self._clock = clock
         self._changed: dict[SessionID, set[MessageID]] = {}
-        self._listener = bus.listen(None)
+        self._has_changes = asyncio.Event()
+        bus.watch(self._note_change, *CHANGES)
 
     async def follow(self) -> None:
         """Index changes until cancelled."""
         while True:
-            await self._receive()
+            await self._has_changes.wait()
             await self._clock.sleep(INDEX_INTERVAL_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
         """Add the collected changes to the index."""
         changed, self._changed = self._changed, {}
+        self._has_changes.clear()
         if changed:
             await self._store.update_index(changed)
 
-    async def _receive(self) -> None:
-        try:
-            published = await self._listener.take()
-        except CursorLostError:
-            self._listener = self._bus.listen(None)
-            return
-        for item in published:
-            self._note_change(item.event)
-
     def _note_change(self, event: Event) -> None:
+        """Note which session an event is about, and which message if it is about one."""
         session = session_of(event)
-        if session is None:
-            return
+        assert session is not None, event
+        messages = self._changed.setdefault(session, set())
         match event:
-            case SessionCreated() | SessionUpdated() | SessionDeleted():
-                self._changed.setdefault(session, set())
             case MessageUpdated(info=info):
-                self._changed.setdefault(session, set()).add(info.id)
+                messages.add(info.id)
             case PartUpdated(part=part):
-                self._changed.setdefault(session, set()).add(part.message_id)
-            case PartGrew() | PartRemoved() | MessageRemoved():
-                self._changed.setdefault(session, set()).add(event.message_id)
+                messages.add(part.message_id)
+            case PartRemoved() | MessageRemoved():
+                messages.add(event.message_id)
             case _:
                 pass
-
-    async def close(self) -> None:
-        """Take the remaining events from the bus and add their changes to the index."""
-        if self._bus.cursor > self._listener.cursor:
-            await self._receive()
-        await self.flush()
+        self._has_changes.set()
 
 
 @asynccontextmanager
@@ -93,4 +88,4 @@ async def open_indexer(store: Store, bus: Bus, clock: Clock) -> AsyncIterator[Ba
         finally:
             follower.cancel()
             await asyncio.wait([follower])
-            await indexer.close()
+            await indexer.flush()

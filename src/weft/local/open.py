@@ -39,8 +39,8 @@ from weft.local.assembly import (
     Seams,
     Settings,
     ignore_warning,
+    keep_files_in_place,
     open_local_api,
-    stay_in_place,
 )
 from weft.local.indexer import open_indexer
 from weft.local.mcp_settings import to_mcp_settings
@@ -90,11 +90,11 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
     * `tape` records the answers of models or replays them.
     * `share_url` is the address where shared sessions are served.
     * `plugins` are modules, hooks or tools besides those that are configured; `change_tools` replaces tools before they are offered.
-    * `caller` is for whom it is opened. A principal gets its own part of the store, its limits, and no more of this machine than
-      its directories.
+    * `caller` is who the directory is opened for. A principal gets only its own part of the store and its own directories, and
+      its limits apply.
     * `warn` receives problems of the configuration and the store that do not prevent work.
     * `opened_store` is the administrator's store, if it is open already.
-    * `carry_files` makes what keeps the files of sessions for other nodes.
+    * `carry_files` creates the `CarriedFiles`, which store the files of sessions for other nodes.
     """
 
     directory: str = "."
@@ -113,7 +113,7 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
     seams: Seams = Seams()
     warn: Callable[[WeftError], None] = ignore_warning
     opened_store: Store | None = None
-    carry_files: CarryFiles = stay_in_place
+    carry_files: CarryFiles = keep_files_in_place
 
 
 @asynccontextmanager
@@ -218,7 +218,7 @@ def to_damage_warner(warn: Callable[[WeftError], None]) -> Callable[[Damage], No
 
 
 async def _record(store: Store, local: LocalApi, found: Resolution, options: OpenOptions) -> None:
-    """Store what was found out about the project. A full or read-only disk is only a warning: reading still works."""
+    """Store the facts that were found out about the project. A full or read-only disk is only a warning: reading still works."""
     try:
         await record_place(store, local.runtime.journal, found)
     except StoreError as error:
@@ -395,7 +395,7 @@ def to_permission_settings(loaded: LoadedConfig, paths: Paths, options: OpenOpti
     )
     principal = options.caller.principal
     if principal is not None:
-        # Whoever answers for a principal is the principal, and may not let itself out of its directories.
+        # Replies to its requests count as the principal's own, and cannot permit it other directories.
         policy = replace(policy, person=principal.name, limits=(make_confinement(paths),))
     return PermissionSettings(
         policy=policy,
@@ -471,5 +471,5 @@ def _to_budget(configured: LimitsConfig | None) -> Budget:
 
 
 def to_threshold(setting: int | str) -> Threshold:
-    """Read a number of tokens, or a share of the context such as "80%"."""
+    """Read a number of tokens, or a share of the usable ones such as "80%"."""
     return setting if isinstance(setting, int) else int(setting.rstrip("%")) / 100

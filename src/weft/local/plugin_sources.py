@@ -69,7 +69,7 @@ def _read_entry_points(path: str) -> Iterator[EntryPoint]:
 Kind = Literal["package", "file", "module", "tools", "given"]
 
 PYTHON_ENDING: Final = ".py"
-MODULE_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+MODULE_NAME: Final = r"(?a)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 SHOWN_NAMES: Final = 6
 
 
@@ -134,7 +134,7 @@ class _PluginSearch:
 
     def add_packages(self) -> None:
         for point in list_entry_points(self._list_install_directories()):
-            if MODULE_NAME.fullmatch(point.module):
+            if re.fullmatch(MODULE_NAME, point.module):
                 self._add(point.name, "package", point.module, point.path)
             else:
                 reason = "an entry point of weft.plugins must name a module, not an object in it"
@@ -153,9 +153,9 @@ class _PluginSearch:
         path = self._find_path(entry, named_in)
         if path is not None:
             self._add_file(path, entry, named_in)
-        elif MODULE_NAME.fullmatch(entry) and _is_installed(entry):
+        elif re.fullmatch(MODULE_NAME, entry) and _is_installed(entry):
             self._add(entry, "module", entry, named_in)
-        elif MODULE_NAME.fullmatch(entry) and "." in entry:
+        elif re.fullmatch(MODULE_NAME, entry) and "." in entry:
             reason = f"there is no module {entry!r}"
             self.problems.append(ConfigError(named_in or "plugin", reason, key="plugin"))
         else:

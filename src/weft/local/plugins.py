@@ -1,4 +1,4 @@
-"""The plugins of a directory, as opening it sees them. What runs them is loaded only if there are any."""
+"""Open the plugins of a directory. The code that runs plugins is loaded only if there are any."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def resolve_existing_store(env: Mapping[str, str], option: str | None = None) ->
 
 
 class SessionReader:
-    """Reads the sessions of a store, for one directory. `warn` is told if the search index cannot be used."""
+    """Reads the sessions of a store, for one directory. `warn` is called if the search index cannot be used."""
 
     def __init__(
         self,

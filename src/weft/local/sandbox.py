@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -52,7 +51,7 @@ INSTALL_VARIABLES = (
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True):
-    """The configured sandbox. `hidden` are directories that must not be seen besides those that never are."""
+    """The configured sandbox. `hidden` are further directories that must not be seen."""
 
     mode: SandboxMode = "off"
     network: Literal["allow", "deny"] = "allow"
@@ -191,7 +190,11 @@ def _list_protected(scope: ConfigScope) -> Iterator[str]:
 
 def _list_temporary(env: Mapping[str, str]) -> tuple[str, ...]:
     configured = env.get("TMPDIR", "")
-    return (configured,) if os.path.isabs(configured) else (tempfile.gettempdir(), "/var/tmp")
+    if os.path.isabs(configured):
+        return (configured,)
+    from tempfile import gettempdir  # noqa: PLC0415  few commands run in a sandbox
+
+    return gettempdir(), "/var/tmp"
 
 
 def _list_installed(env: Mapping[str, str]) -> Iterator[str]:

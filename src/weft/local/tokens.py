@@ -1,6 +1,7 @@
 """Tokens in a store: their hashes, whom they belong to, and when they end; and logins that were ended."""
 
 import hmac
+import os
 import secrets
 from collections.abc import Callable
 from hashlib import sha256
@@ -22,6 +23,7 @@ from weft.model.principal import (
     check_limits,
     check_revocable,
     check_token_input,
+    check_workspaces,
     list_hidden,
 )
 from weft.model.wire import Wire, always, from_plain, to_plain
@@ -60,6 +62,8 @@ class TokenStore:
 
     async def create(self, input: TokenInput) -> NewToken:
         id, now = secrets.token_hex(ID_BYTES), self._now()
+        check_token_input(input, (await self._read()).to_public(), now)
+        await self._check_offered(input.workspaces)
         secret = f"{SECRET_BEGIN}_{id}_{secrets.token_urlsafe(SECRET_BYTES)}"
         token = Token(
             id=f"{SECRET_BEGIN}_{id}",
@@ -98,17 +102,20 @@ class TokenStore:
         return revoked[-1]
 
     async def change_principal(self, name: str, change: PrincipalChange) -> Principal:
+        await self._check_offered(check_workspaces(change.workspaces or ()))
+
         def apply(stored: StoredTokens) -> StoredTokens:
             present = next((each for each in stored.principals if each.name == name), None)
             if present is None:
                 raise InvalidInputError(
                     "principal", f"there is no principal {name[:80]!r}", hint="weft token list shows them"
                 )
-            directories, limits = change.directories, change.limits
+            directories, limits, workspaces = change.directories, change.limits, change.workspaces
             changed = replace(
                 present,
                 directories=present.directories if directories is None else check_directories(directories),
                 limits=present.limits if limits is None else check_limits(limits),
+                workspaces=present.workspaces if workspaces is None else check_workspaces(workspaces),
             )
             return replace(stored, principals=_put(stored.principals, changed))
 
@@ -130,6 +137,12 @@ class TokenStore:
             return ADMINISTRATOR
         return _to_caller(token.principal, stored, token)
 
+    async def find_principal(self, name: str) -> Caller | None:
+        stored = await self._read()
+        if all(each.name != name for each in stored.principals):
+            return None
+        return replace(_to_caller(name, stored), scope="run")
+
     async def find_share_owner(self, share: str) -> Caller | None:
         from weft.store.ownership import OwnedStore  # noqa: PLC0415  few servers have principals
 
@@ -138,6 +151,28 @@ class TokenStore:
             if await ShareRecords(OwnedStore(self._store, principal.name)).find(share) is not None:
                 return _to_caller(principal.name, stored)
         return None
+
+    async def _check_offered(self, workspaces: tuple[str, ...]) -> None:
+        """Raise `InvalidInputError` for a git workspace that no running node offers. While no node runs, accept any name."""
+        if not workspaces:
+            return
+        log = self._store.event_log
+        if log is None or log.whole is None:
+            raise InvalidInputError(
+                "workspaces",
+                "this store has no nodes that could offer git workspaces",
+                hint="leave out --workspace, or use a Postgres store",
+            )
+        nodes = [node for node in (await log.whole.cluster.get_status()).nodes if node.alive]
+        # The checkouts of a workspace are in a directory that has its name.
+        offered = {os.path.basename(root) for node in nodes for root in node.roots}
+        unknown = next((name for name in workspaces if name not in offered), None)
+        if nodes and unknown is not None:
+            raise InvalidInputError(
+                "workspaces",
+                f"no running node offers the git workspace {unknown!r}",
+                hint=f"correct the name, or start a node with it first: weft serve --workspace {unknown}=URL",
+            )
 
     async def _read(self) -> StoredTokens:
         return _from_stored(await self._store.find_value(TOKENS_KEY))

@@ -42,7 +42,7 @@ class HelperSettings(Struct, frozen=True, kw_only=True):
 
 
 class LazyLanguageServers:
-    """The language servers of a directory. What runs them is loaded when a tool first reads or changes a file."""
+    """The language servers of a directory. The code that runs them is loaded when a tool first reads or changes a file."""
 
     def __init__(self, programs: OnDemand[ProjectPrograms]) -> None:
         self._programs = programs

@@ -173,7 +173,7 @@ class LocalTrials:
     def _make_worktree(self, repository: WorktreeRepository, name: str, base: str) -> Worktree:
         worktree = create_worktree(repository, name, self._runtime.maker.random, commit=base)
         copy_trust(repository, worktree)
-        # What was there at the start is no work of the trial: only what came after it is merged.
+        # Only what comes after the starting commit is the work of the trial, and is merged.
         repository.checkouts.put_ref(MERGED_PREFIX + worktree.name, base)
         return worktree
 
@@ -256,7 +256,7 @@ class LocalTrials:
             trials = await self._list_trials()
             if not trials:
                 raise InvalidInputError(
-                    "sessions", "this project has no trials", hint='weft try -n 3 "…" makes some'
+                    "trials", "this project has none yet", hint='weft try -n 3 "…" makes some'
                 )
             sessions = trials[:1]
         trial = get_weft_data(sessions[0]).trial
@@ -305,7 +305,7 @@ class LocalTrials:
 
     async def adopt(self, input: AdoptInput) -> TrialAdoption:
         if not input.picks:
-            raise InvalidInputError("picks", "there is none", hint="weft compare lists the trials")
+            raise InvalidInputError("picks", "they are missing", hint="weft compare lists the trials")
         repository = await self._get_repository()
         sessions = {pick.session: await self._get_session(pick.session) for pick in input.picks}
         group = await self._list_members(list(sessions.values())) if input.discard else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -81,7 +80,9 @@ async def open_undo_snapshots(settings: UndoSettings, place: Place) -> AsyncIter
 
         yield NoSnapshots()
     elif settings.temporary:
-        with tempfile.TemporaryDirectory(prefix="weft-undo-", ignore_cleanup_errors=True) as base:
+        from tempfile import TemporaryDirectory  # noqa: PLC0415  only a program that embeds weft asks for this
+
+        with TemporaryDirectory(prefix="weft-undo-", ignore_cleanup_errors=True) as base:
             async with _open_snapshots_at(settings, place, base) as snapshots:
                 yield snapshots
     else:
@@ -122,7 +123,7 @@ async def open_undo_context(
     offline: OfflineSessions, session: SessionInfo, *, warn: Callable[[WeftError], None]
 ) -> AsyncIterator[UndoContext]:
     """Open what an undo of a stored session needs, in the directory where the session worked. First settle what a dead process
-    left there; `warn` is told what could not be settled.
+    left there; `warn` gets what could not be settled.
 
     If that directory is gone, for example a removed worktree, use the current one. The configuration is not loaded: an
     invalid file must not prevent an undo.

@@ -1,6 +1,6 @@
 """Keep the heads of chains elsewhere, in a file or as a note in a git repository, signed on request; and read them again.
 
-A place only ever grows by lines: each is a set of heads at one time. Whoever verifies a store with it needs every line to be true.
+A place only grows. Each line is the set of heads at one time, and a store is verified only if every line agrees with it.
 """
 
 import os
@@ -42,7 +42,7 @@ class AnchorCheck(Wire, frozen=True, kw_only=True):
 
 
 def list_heads(store: StoreMaintenance, only: SessionID | None = None) -> list[AnchoredHead]:
-    """Return the heads of all chains, or of one. Raise `InvalidInputError` if a chain is broken: it must not be vouched for."""
+    """Return the heads of all chains, or of one. Raise `InvalidInputError` if a chain is broken: an anchor must not confirm it."""
     found: list[AnchoredHead] = []
     for id in store.list_chains() if only is None else [only]:
         chain = read_chain(id, store.read_chain(id).lines)

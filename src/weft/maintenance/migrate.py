@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import NotFoundError, WeftError
+from weft.errors import NotFoundError, StoreError, UnreadableError, WeftError
 from weft.model.damage import Damage
 from weft.model.event import (
     Durable,
@@ -24,6 +24,7 @@ from weft.model.ids import SessionID
 from weft.model.session import SessionInfo, TrashBundle
 from weft.model.transfer import SessionExport
 from weft.model.wire import encode, parse
+from weft.session.lifecycle import exists
 from weft.share.records import copy_shares
 from weft.store.contract import LogExtender, Store
 from weft.transfer.session_import import compare_states
@@ -165,7 +166,7 @@ async def migrate(
 
 
 class RecordCopier:
-    """Copies what is not a session: private values, logs and the trash. `kept` names what the target has differently."""
+    """Copies everything except sessions: private values, logs and the trash. `kept` names those that differ in the target."""
 
     def __init__(self, source: Store, target: Store, *, dry_run: bool) -> None:
         self._source = source
@@ -206,7 +207,7 @@ class RecordCopier:
                 continue
             exports = await self._source.read_bundle(trashed.id)
             begun = await self._target.find_value((UNDER_WAY, trashed.id)) is not None
-            if not begun and any([await _exists(self._target, export.info.id) for export in exports]):
+            if not begun and any([await exists(self._target, export.info.id) for export in exports]):
                 self.kept.append(f"bundle {trashed.id} in the trash")
                 continue
             self.bundles += 1
@@ -225,14 +226,6 @@ def _make_extender(present: list[bytes], rest: list[bytes]) -> LogExtender:
     """Return a function that appends the rest of a log, unless somebody has appended something else meanwhile."""
     last = present[-1] if present else None
     return lambda found: rest if found == last else []
-
-
-async def _exists(store: Store, id: SessionID) -> bool:
-    try:
-        await store.get_session(id)
-    except NotFoundError:
-        return False
-    return True
 
 
 class SessionCopier:
@@ -318,6 +311,8 @@ async def _copy_projects(source: Store, target: Store, *, dry_run: bool) -> int:
 async def _find(store: Store, id: SessionID) -> SessionExport | None:
     try:
         return await read_export(store, await store.get_session(id))
+    except UnreadableError as error:
+        raise StoreError("the target has a session of this id that cannot be read") from error
     except NotFoundError:
         return None
 

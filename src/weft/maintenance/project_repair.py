@@ -109,7 +109,7 @@ async def list_family(store: Store, ids: Sequence[SessionID]) -> list[SessionInf
 
 
 def make_misfiled(sessions: Sequence[SessionInfo], place: Place) -> list[MisfiledSession]:
-    """Return what moves these sessions to a place. A session whose directory is gone gets the place's directory."""
+    """Return the repair that moves these sessions to a place. A session whose directory is gone gets the place's directory."""
     misfiled: list[MisfiledSession] = []
     for session in sessions:
         gone = not os.path.isdir(session.directory)

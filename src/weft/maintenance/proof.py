@@ -144,7 +144,7 @@ class _Comparison:
         found[key] = document
 
     def _find_touch(self) -> int | None:
-        """Return when the session's document was changed by somebody else, if it is such a change that it has now."""
+        """Return when another program last changed the session's document, or None if its content is what weft wrote."""
         covered = self._chain.covered.get(SESSION_KEY)
         document = self._documents.get(SESSION_KEY)
         if not self._shared or covered is None or document is None:
@@ -211,7 +211,7 @@ class _Comparison:
         return max(later) if later else self._touched
 
     def _find_change_outside(self, key: str, covered: Covered, value: Any) -> int | None:
-        """Return when a document was changed, if it was changed in a way that OpenCode changes what others wrote."""
+        """Return when a document was changed, if OpenCode changes documents of others in this way; otherwise None."""
         if not self._shared:
             return None
         if key == SESSION_KEY:
@@ -261,7 +261,7 @@ def _describe(value: Any) -> str:
 
 
 def _merge_uncovered(findings: list[ProofFinding]) -> list[ProofFinding]:
-    """Tell of all documents that are older than the chain at once: a long session has thousands."""
+    """Report all documents that are older than the chain in one finding, because a long session has thousands."""
     older = [finding for finding in findings if finding.kind == "uncovered"]
     rest = [finding for finding in findings if finding.kind != "uncovered"]
     if not older:

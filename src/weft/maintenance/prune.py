@@ -108,7 +108,7 @@ def _list_descendants(
 
 
 def find_reason_to_spare(family: SessionFamily, now: int) -> str:
-    """Return why a family must stay, "" if it need not."""
+    """Return why a family must not be pruned, "" if it may be."""
     if any(get_weft_data(session).pinned for session in family.members):
         return "pinned"
     if any(session.share is not None for session in family.members):

@@ -115,7 +115,7 @@ def _restrict_permissions(path: str) -> str:
 
 
 def _describe(aside: SetAside) -> str:
-    """Return what else is to say of a document that was moved to the backup, or of a whole database."""
+    """Return a remark about a document that was moved to the backup, or about a whole database."""
     if aside.place:
         return "; what can still be read was copied into a new database"
     if aside.with_parts:

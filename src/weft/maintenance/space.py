@@ -1,4 +1,4 @@
-"""Measure the space that a store and what belongs to it take, and free what nothing refers to."""
+"""Measure the space that a store and its other files take, and remove files that nothing refers to."""
 
 import os
 import re

@@ -45,7 +45,7 @@ def verify_store(
 ) -> VerifyResult:
     """Read and check everything in a store, or one session `only`. It blocks.
 
-    `anchored` are heads of chains that were kept elsewhere. With `strict`, what others than weft changed is a fault too.
+    `anchored` are heads of chains that were kept elsewhere. With `strict`, changes by other programs are faults, too.
     """
     digests, proofs = list[SessionDigest](), list[SessionProof]()
     misplaced, contents = list[Fault](), list[Fault]()
@@ -73,7 +73,7 @@ def verify_store(
 def _prove_again(
     store: StoreMaintenance, proof: SessionProof, anchored: Sequence[AnchoredHead], *, strict: bool
 ) -> SessionProof:
-    """Return a result that is not that of a moment: a session that somebody is writing to is read between two of its writes."""
+    """Check a session that looks faulty again, until the result stays the same: it may have been read between two writes."""
     for _ in range(ATTEMPTS):
         if proof.verdict != "faulty":
             break

@@ -1,43 +1,55 @@
-"""Text for people: counts, costs, titles of calls, messages of failures, tool output without tags for models.
+"""Text for people: times, counts, costs, titles of calls, messages of failures, tool output without tags for models.
 
 Text of a model or a file is escaped before it is printed (`sanitize`).
 """
 
-import json
-import re
-from collections.abc import Mapping
-from typing import Final
+from __future__ import annotations
 
-from weft.model.failure import AnyFailure, AuthFailure, OtherFailure, OutputLengthFailure
-from weft.model.part import CompletedState, ErrorState, ToolPart
+import re
+from typing import TYPE_CHECKING, Final
+
 from weft.model.permission import EDIT_TOOLS
-from weft.model.spending import Spent
 from weft.model.wire import encode
+
+if TYPE_CHECKING:  # listing sessions must not load types that it does not use
+    from collections.abc import Mapping
+
+    from weft.model.failure import AnyFailure
+    from weft.model.part import ToolPart
+    from weft.model.spending import Spent
 
 # The tool that stands for a call which cannot be run as the model wrote it.
 INVALID: Final = "invalid"
-_BASH_METADATA: Final = re.compile(r"\s*<(bash_metadata|metadata)>\n(.*?)\n</\1>\s*\Z", re.DOTALL)
-_TASK_METADATA: Final = re.compile(r"\s*<task_metadata>.*?</task_metadata>\s*\Z", re.DOTALL)
-_SYSTEM_REMINDER: Final = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*\Z", re.DOTALL)
-_FILE_TAG: Final = re.compile(r"\A<file>\n(.*?)\n</file>", re.DOTALL)
-_DIAGNOSTICS: Final = re.compile(r'<diagnostics file="([^"\n]*)">\n(.*?)\n</diagnostics>', re.DOTALL)
+# The last day that Python's dates have, in every time zone.
+LATEST_TIME: Final = 253_402_214_400_000
+# Patterns that are compiled when first used: few commands show a tool's output.
+_BASH_METADATA: Final = r"(?s)\s*<(bash_metadata|metadata)>\n(.*?)\n</\1>\s*\Z"
+_TASK_METADATA: Final = r"(?s)\s*<task_metadata>.*?</task_metadata>\s*\Z"
+_SYSTEM_REMINDER: Final = r"(?s)\s*<system-reminder>.*?</system-reminder>\s*\Z"
+_FILE_TAG: Final = r"(?s)\A<file>\n(.*?)\n</file>"
+_DIAGNOSTICS: Final = r'(?s)<diagnostics file="([^"\n]*)">\n(.*?)\n</diagnostics>'
+
+
+def bound_time(ms: int) -> int:
+    """Return the nearest time that can be shown as a date. A document may contain any number."""
+    return min(max(ms, 0), LATEST_TIME)
 
 
 def strip_tags(tool: str, output: str) -> str:
     """Remove the tags that a tool adds to its output. Other tags stay, because they may be part of the output."""
     match tool:
         case "bash":
-            metadata = _BASH_METADATA.search(output)
+            metadata = re.search(_BASH_METADATA, output)
             if metadata is None:
                 return output
             text, notes = output[: metadata.start()], "; ".join(metadata[2].splitlines())
             return f"{text}\n({notes})" if text else f"({notes})"
         case "task":
-            return _TASK_METADATA.sub("", output)
+            return re.sub(_TASK_METADATA, "", output)
         case "read":
-            return _FILE_TAG.sub(r"\1", _SYSTEM_REMINDER.sub("", output))
+            return re.sub(_FILE_TAG, r"\1", re.sub(_SYSTEM_REMINDER, "", output))
         case _ if tool in EDIT_TOOLS:
-            return _DIAGNOSTICS.sub(r"\1:\n\2", output)
+            return re.sub(_DIAGNOSTICS, r"\1:\n\2", output)
         case _:
             return output
 
@@ -50,6 +62,8 @@ def get_called_tool(part: ToolPart) -> str:
 
 def find_call_error(part: ToolPart) -> str | None:
     """Return the error of a failed or invalid call. Return None if the call succeeded or is still running."""
+    from weft.model.part import CompletedState, ErrorState  # noqa: PLC0415  who has a part has loaded it
+
     match part.state:
         case ErrorState(error=error):
             return strip_tags(part.tool, error)
@@ -72,11 +86,20 @@ MAX_OUTPUT_LINES: Final = 12
 
 def make_call_title(input: Mapping[str, object]) -> str:
     """Return a short title for a call of a tool that weft does not know."""
+    match input.get("questions"):
+        case [{"question": str() as question}, *_] if question:
+            return question.partition("\n")[0][:TITLE_LENGTH]
+        case _:
+            pass
     for key in ("description", "filePath", "path", "pattern", "command", "url", "query"):
         found = input.get(key)
         if isinstance(found, str) and found:
             return found.partition("\n")[0][:TITLE_LENGTH]
-    return json.dumps(input, ensure_ascii=False, default=str)[:TITLE_LENGTH] if input else ""
+    if not input:
+        return ""
+    from json import dumps  # noqa: PLC0415  few commands show a call, and fewer one without any of these keys
+
+    return dumps(input, ensure_ascii=False, default=str)[:TITLE_LENGTH]
 
 
 def sanitize(text: str) -> str:
@@ -87,7 +110,7 @@ def sanitize(text: str) -> str:
 
 
 def format_tokens(spent: Spent) -> str:
-    """Format the tokens that were used. What is unknown is never shown as 0."""
+    """Format the tokens that were used. An unknown value is never shown as 0."""
     read, written = spent.input + spent.cache_read + spent.cache_write, spent.output + spent.reasoning
     cached = f" ({spent.cache_read:,} cached)" if spent.cache_read else ""
     text = f"{read:,} tokens in{cached}, {written:,} out"
@@ -97,7 +120,7 @@ def format_tokens(spent: Spent) -> str:
 
 
 def format_cost(spent: Spent) -> str:
-    """Format the cost in dollars. What is unknown is never shown as 0."""
+    """Format the cost in dollars. An unknown value is never shown as 0."""
     if spent.priced:
         return f"${spent.cost:.4f}"
     return f"${spent.cost:.4f} and more: not all of the cost is known" if spent.cost else "cost unknown"
@@ -112,6 +135,8 @@ def strip_diff_header(diff: str) -> str:
 
 def format_call(part: ToolPart) -> str:
     """Return the title of a call. Tools of MCP servers have none, so show their input instead."""
+    from weft.model.part import CompletedState  # noqa: PLC0415  who has a part has loaded it
+
     state = part.state
     title = state.title if isinstance(state, CompletedState) else ""
     if title or not state.input:
@@ -130,6 +155,8 @@ def shorten(text: str) -> str:
 
 def describe_failure(failure: AnyFailure) -> str:
     """Return the message of a failure."""
+    from weft.model.failure import AuthFailure, OtherFailure, OutputLengthFailure  # noqa: PLC0415  who has a failure has loaded it
+
     match failure:
         case OutputLengthFailure():
             return "the answer was cut off at its limit"

@@ -297,6 +297,8 @@ class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 def session_of(event: Event) -> SessionID | None:
     """Return the id of the session that an event is about, or None."""
+    if type(event) is PartGrew:  # most events are
+        return event.session_id
     match event:
         case SessionCreated() | SessionUpdated() | SessionDeleted():
             return event.info.id

@@ -49,7 +49,7 @@ class DoctorFinding(Struct, frozen=True, kw_only=True):
 
 
 class StorageEntry(Wire, frozen=True, kw_only=True):
-    """What one thing takes: a kind of document, a project or a session. A database counts its rows as files."""
+    """The space that one thing takes: a kind of document, a project or a session. A database counts its rows as files."""
 
     name: str
     title: str
@@ -58,7 +58,7 @@ class StorageEntry(Wire, frozen=True, kw_only=True):
 
 
 class StorageReport(Wire, frozen=True, kw_only=True):
-    """The space that a store and what belongs to it take, each list with the largest first. `sessions` are the largest alone."""
+    """The space that a store and its other files take. Each list begins with the largest; `sessions` has only the largest ones."""
 
     store: str
     bytes: int

@@ -1,6 +1,6 @@
 """Messages: the prompts of a person, and the answers of a model, one message per step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
@@ -142,6 +142,21 @@ def message_sort_key(message: AnyMessage) -> tuple[int, int, str]:
     """Return the sort key of a message: its time, then its id."""
     created = message.time.created
     return created, *id_sort_key(message.id, created)
+
+
+def replace_messages(
+    messages: Iterable[MessageWithParts], changed: Container[str], new: Iterable[MessageWithParts]
+) -> list[MessageWithParts]:
+    """Return sorted messages without those that `changed` names, and with the new ones sorted into them."""
+    stayed = [message for message in messages if message.info.id not in changed]
+    came = sorted(new, key=_get_sort_key)
+    if stayed and came and _get_sort_key(came[0]) < _get_sort_key(stayed[-1]):
+        return sorted([*stayed, *came], key=_get_sort_key)
+    return [*stayed, *came]
+
+
+def _get_sort_key(message: MessageWithParts) -> tuple[int, int, str]:
+    return message_sort_key(message.info)
 
 
 def find_end(id: MessageID | None, messages: Iterable[MessageID]) -> int | None:

@@ -29,9 +29,9 @@ class SessionArrival(Wire, frozen=True, kw_only=True):
 
 
 class SessionResumption(Wire, frozen=True, kw_only=True):
-    """When a session of a git workspace last went on on another node: from which machine, and whether a step was `interrupted` there.
+    """The last time that a session of a git workspace continued on another node: from which machine, and whether a step was `interrupted` there.
 
-    `id` names this time among others.
+    `id` distinguishes this time from others.
     """
 
     id: str

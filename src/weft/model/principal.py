@@ -13,7 +13,7 @@ TokenScope = Literal["read", "run", "admin"]
 # Each scope includes those before it.
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = ("read", "run", "admin")
 MAX_PRINCIPAL_NAME: Final = 63
-_NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_PRINCIPAL_NAME - 1}}}", re.ASCII)
+_NAME = rf"[a-z0-9][a-z0-9._-]{{0,{MAX_PRINCIPAL_NAME - 1}}}"
 NAME_HINT: Final = f"up to {MAX_PRINCIPAL_NAME} small letters, digits, dots, hyphens and underscores, such as ada or ci-nightly"
 
 
@@ -29,11 +29,13 @@ NO_LIMITS: Final = PrincipalLimits()
 
 
 class Principal(Wire, frozen=True, kw_only=True):
-    """Somebody who uses a server: a person or a program. It sees its own sessions, and works in its `directories` only."""
+    """Somebody who uses a server: a person or a program. It sees its own sessions, and works in its `directories` only, and in
+    checkouts of its own of the git `workspaces` that a cluster offers."""
 
     name: str
     directories: tuple[str, ...] = always(())
     limits: PrincipalLimits = always(NO_LIMITS)
+    workspaces: tuple[str, ...] = ()
 
 
 class Token(Wire, frozen=True, kw_only=True):
@@ -56,7 +58,7 @@ class Token(Wire, frozen=True, kw_only=True):
 class TokenInput(Wire, frozen=True, kw_only=True):
     """A token to create. Its principal is called like the token unless it is named.
 
-    Directories and limits belong to the principal: they are given with its first token, and changed by `PrincipalChange`.
+    Directories, workspaces and limits belong to the principal: they are given with its first token, and changed by `PrincipalChange`.
     """
 
     name: str
@@ -65,13 +67,15 @@ class TokenInput(Wire, frozen=True, kw_only=True):
     expires: int | None = None
     directories: tuple[str, ...] = ()
     limits: PrincipalLimits = NO_LIMITS
+    workspaces: tuple[str, ...] = ()
 
 
 class PrincipalChange(Wire, frozen=True, kw_only=True):
-    """New directories or limits of a principal. What is None stays as it is."""
+    """New directories, workspaces or limits of a principal. A field that is None leaves the old value."""
 
     directories: tuple[str, ...] | None = None
     limits: PrincipalLimits | None = None
+    workspaces: tuple[str, ...] | None = None
 
 
 class NewToken(Wire, frozen=True, kw_only=True):
@@ -109,7 +113,7 @@ def includes(granted: TokenScope, needed: TokenScope) -> bool:
 
 def check_principal_name(field: str, name: str) -> str:
     """Return a name of a token or principal. Raise `InvalidInputError` if it is not valid."""
-    if _NAME.fullmatch(name) is None:
+    if re.fullmatch(_NAME, name) is None:
         raise InvalidInputError(field, f"{name[:80]!r} is not a name", hint=NAME_HINT)
     return name
 
@@ -142,6 +146,18 @@ def check_directories(directories: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(directories))
 
 
+def check_workspaces(workspaces: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the git workspaces of a principal. Raise `InvalidInputError` for what cannot be the name of one."""
+    for name in workspaces:
+        if re.fullmatch(_NAME, name) is None:
+            raise InvalidInputError(
+                "workspaces",
+                f"{name[:80]!r} is not the name of a git workspace",
+                hint="name one that the nodes offer: weft serve --workspace NAME=REPOSITORY",
+            )
+    return tuple(dict.fromkeys(workspaces))
+
+
 def check_token_input(input: TokenInput, known: PrincipalTokens, now: int) -> Principal | None:
     """Return the principal that a new token belongs to, as it is to be stored; None for an admin token.
 
@@ -157,19 +173,22 @@ def check_token_input(input: TokenInput, known: PrincipalTokens, now: int) -> Pr
         )
     if input.expires is not None and input.expires <= now:
         raise InvalidInputError("expires", "that time is over")
-    restricts = bool(input.directories) or input.limits != NO_LIMITS
+    restricts = bool(input.directories or input.workspaces) or input.limits != NO_LIMITS
     if input.scope == "admin":
         if restricts:
             raise InvalidInputError(
                 "scope",
-                "an admin token may use every directory, and has no limits",
-                hint="use the scope run, or leave out directories and limits",
+                "an admin token may use every directory and workspace, and has no limits",
+                hint="use the scope run, or leave out directories, workspaces and limits",
             )
         return None
     present = next((each for each in known.principals if each.name == name), None)
     if present is None:
         return Principal(
-            name=name, directories=check_directories(input.directories), limits=check_limits(input.limits)
+            name=name,
+            directories=check_directories(input.directories),
+            limits=check_limits(input.limits),
+            workspaces=check_workspaces(input.workspaces),
         )
     if restricts:
         raise InvalidInputError(

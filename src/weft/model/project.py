@@ -109,8 +109,8 @@ class TrustChange(Struct, frozen=True, kw_only=True):
 class TrustReport(Wire, frozen=True, kw_only=True):
     """Whether the project at `path` is trusted and why, what changed since, and what it brings along.
 
-    `fingerprint` names the state that this report is about: whoever trusts the project names it, so that nobody trusts what
-    has changed after they read the report.
+    `fingerprint` names the state that this report is about. A request to trust the project repeats it, so that nothing is trusted
+    that has changed since the report was read.
     """
 
     path: str

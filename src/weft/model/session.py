@@ -17,9 +17,7 @@ from weft.model.wire import Wire, always
 
 DEFAULT_TITLE = "New session - "
 DEFAULT_CHILD_TITLE = "Child session - "
-_DEFAULT_TITLE_PATTERN = re.compile(
-    r"(New|Child) session - \d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z", re.ASCII
-)
+_DEFAULT_TITLE_PATTERN = r"(?a)(New|Child) session - \d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z"
 
 
 class SessionTime(Wire, frozen=True, kw_only=True):
@@ -213,6 +211,11 @@ def get_weft_data(session: SessionInfo) -> WeftSessionData:
     return session.weft or NO_WEFT_DATA
 
 
+def get_ledger(session: SessionInfo) -> Ledger:
+    # A message older than its session was copied by a fork, and counts in the original. OpenCode counts it in both.
+    return get_weft_data(session).spent or Ledger(until=session.time.created - 1)
+
+
 def with_weft_data(session: SessionInfo, data: WeftSessionData) -> SessionInfo:
     """Replace the weft data of a session. Empty data is stored as None, so that it is not written."""
     return replace(session, weft=None if data == NO_WEFT_DATA else data)
@@ -243,7 +246,7 @@ def make_default_title(now: int, *, child: bool = False) -> str:
 
 
 def is_default_title(title: str) -> bool:
-    return _DEFAULT_TITLE_PATTERN.fullmatch(title) is not None
+    return re.fullmatch(_DEFAULT_TITLE_PATTERN, title) is not None
 
 
 def newest_sort_key(session: SessionInfo) -> tuple[int, str]:
@@ -290,7 +293,7 @@ class Idle(Status, frozen=True, kw_only=True, tag="idle"):
 class Busy(Status, frozen=True, kw_only=True, tag="busy"):
     """The session is running. `waiting_for` are the ids of open permission requests and questions.
 
-    A session that `waits` has something to do and nobody who can do it; the field says for what it waits. OpenCode does not have
+    A session that `waits` has work that no node can do now; the field says what it waits for. OpenCode does not have
     these fields. Its clients ignore an additional field of `busy`, but not an additional type.
     """
 

@@ -106,7 +106,7 @@ def _get_time(session: SessionInfo, order: Order) -> int:
 
 
 def matches(session: SessionInfo, query: SessionQuery) -> bool:
-    """Return True if a session has what a query asks for, whichever page it is on."""
+    """Return True if a session matches a query, on whichever page it would be."""
     return (
         (query.id_prefix is None or session.id.startswith(query.id_prefix))
         and query.project_id in (None, session.project_id)

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from weft.model.ids import SessionID
-from weft.model.part import Tokens
+from weft.model.ids import PartID, SessionID
 from weft.model.wire import Wire, always
+
+if TYPE_CHECKING:  # listing sessions must not load types that it does not use
+    from weft.model.part import StepFinishPart, Tokens
 
 NOTHING_BELOW: dict[SessionID, "Spent"] = {}
 
@@ -81,7 +83,7 @@ class Charge(Protocol):
     """Anything with tokens and a cost: a message, the end of a step, the usage of an answer."""
 
     @property
-    def tokens(self) -> Tokens: ...
+    def tokens(self) -> "Tokens": ...
     @property
     def cost(self) -> Decimal: ...
     @property
@@ -103,6 +105,10 @@ def to_spent(charge: Charge) -> Spent:
         priced=charge.priced,
         counted=charge.counted,
     )
+
+
+def to_step_spent(step: "StepFinishPart") -> Spent:
+    return replace(to_spent(step), steps=1)
 
 
 def _strip_zeros(cost: Decimal) -> Decimal:
@@ -136,3 +142,68 @@ def to_child_spent(spent: Spent) -> Spent:
 def total_spent(ledger: Ledger) -> Spent:
     """Return the recorded spending of a session with its descendants."""
     return add_spent((ledger.own, *ledger.below.values()))
+
+
+def subtract_spent(spent: Spent, before: Spent) -> Spent:
+    """Return what was spent since `before`."""
+    return Spent(
+        cost=max(Decimal(0), spent.cost - before.cost),
+        input=spent.input - before.input,
+        output=spent.output - before.output,
+        reasoning=spent.reasoning - before.reasoning,
+        cache_read=spent.cache_read - before.cache_read,
+        cache_write=spent.cache_write - before.cache_write,
+        priced=spent.priced,
+        counted=spent.counted,
+        steps=spent.steps - before.steps,
+        ms=spent.ms - before.ms,
+    )
+
+
+def find_spent_besides(ledger: Ledger, before: Ledger) -> Spent:
+    """Return what a ledger has gained by requests that are in no message, such as those for titles.
+
+    They are recorded one at a time, and do not change up to which message it has counted.
+    """
+    if ledger.until != before.until:
+        return Spent()
+    gained = subtract_spent(ledger.own, before.own)
+    # What was unknown before does not say that more is unknown now.
+    return replace(
+        gained,
+        priced=ledger.own.priced or not before.own.priced,
+        counted=ledger.own.counted or not before.own.counted,
+    )
+
+
+def max_spent(one: Spent, other: Spent) -> Spent:
+    """Return the larger of two sums of the same spending. What one of them does not know is unknown."""
+    larger = max(one, other, key=lambda each: (each.cost, each.input + each.output))
+    return replace(larger, priced=one.priced and other.priced, counted=one.counted and other.counted)
+
+
+class RunSpending:
+    """Adds up what a run spends, with its child sessions: its steps, and requests that are in no message.
+
+    `record` takes the ledger of each session as it is before the run, and then as it changes.
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[PartID, Spent] = {}
+        self._besides: list[Spent] = []
+        self._ledgers: dict[SessionID, Ledger] = {}
+
+    def count(self, step: "StepFinishPart") -> None:
+        self._steps[step.id] = to_step_spent(step)
+
+    def record(self, session: SessionID, ledger: Ledger) -> None:
+        before = self._ledgers.get(session, ledger)
+        self._ledgers[session] = ledger
+        self._besides.append(find_spent_besides(ledger, before))
+
+    def total(self) -> Spent:
+        return add_spent((*self._steps.values(), *self._besides))
+
+    def restart(self) -> None:
+        """Begin another run."""
+        self._steps, self._besides = {}, []

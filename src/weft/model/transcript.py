@@ -5,7 +5,7 @@ A run keeps one so that it reads the store only once. The memory store keeps one
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from itertools import pairwise
+from operator import le
 from typing import Literal, TypeVar
 
 from msgspec.structs import replace
@@ -38,13 +38,14 @@ class Transcript:
     def __init__(self, messages: Iterable[MessageWithParts] = ()) -> None:
         self._built: dict[MessageID, MessageWithParts] = {each.info.id: each for each in messages}
         self._list = list(self._built.values())
-        if any(after.info.time.created <= each.info.time.created for each, after in pairwise(self._list)):
+        times = [each.info.time.created for each in self._list]
+        if any(map(le, times[1:], times)):
             self._list.sort(key=lambda each: _sort_key(each.info))
         self._valid_count = len(self._list)  # how many entries at the start of _list are up to date
         self._messages: dict[MessageID, AnyMessage] = {each.info.id: each.info for each in self._list}
         self._order = list(self._messages)
         self._parts: dict[MessageID, dict[PartID, AnyPart]] = {}  # only of changed messages
-        self._latest = max((info.time.created for info in self._messages.values()), default=0)
+        self._latest = max(times, default=0)
 
     def feed(self, *events: Event) -> None:
         """Apply events. Events that do not concern messages are ignored."""

@@ -1,4 +1,4 @@
-"""Trials, comparisons, replays and bisections of sessions: what is asked for, and what was found."""
+"""Trials, comparisons, replays and bisections of sessions: their inputs and their results."""
 
 from typing import Literal
 
@@ -50,7 +50,7 @@ class Trial(Wire, frozen=True, kw_only=True):
 class Divergence(Wire, frozen=True, kw_only=True):
     """Where two sessions first differ: the step, counted from where they are compared, and what each did there.
 
-    `what` is what differs: what the model said, the calls that it made, the result of a call, the files after the step,
+    `what` is the kind of difference: the text of the model, its calls, the result of a call, the files after the step,
     or that one session has no such step (`end`).
     """
 

@@ -1,13 +1,14 @@
 """Addresses: without secrets, for people and to tell one store from another; and whether one is this machine (pure)."""
 
 import re
-from ipaddress import ip_address
 
 
 def is_loopback_host(host: str) -> bool:
     """Return True if a host, which may be an IPv6 address in brackets, is this machine."""
     if host == "localhost":
         return True
+    from ipaddress import ip_address  # noqa: PLC0415  few commands ask
+
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:

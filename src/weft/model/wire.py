@@ -4,7 +4,6 @@ A newer version may have written a document with unknown fields. They are kept i
 strict and fast; only a document that strict decoding refuses is decoded field by field.
 """
 
-import json
 import math
 import re
 import types
@@ -63,6 +62,7 @@ def _parse_number(text: str) -> float | Decimal:
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
+_sorting_encoder = msgspec.json.Encoder(decimal_format="number", order="sorted")
 _plain_decoder = msgspec.json.Decoder(float_hook=_parse_number)
 
 
@@ -134,8 +134,10 @@ def parse(raw: bytes, *, where: str = "document") -> Any:
         pass
     except RecursionError as error:
         raise DocumentError(where, "nested too deeply") from error
+    from json import loads  # noqa: PLC0415  msgspec reads almost every document
+
     try:
-        return json.loads(raw, parse_float=_parse_number, parse_constant=_refuse_constant)
+        return loads(raw, parse_float=_parse_number, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise DocumentError(where, f"not JSON: {error}") from error
 
@@ -156,6 +158,9 @@ def from_plain(value: Any, kind: Any, *, where: str = "document") -> Any:
         return msgspec.convert(separated, _choose_struct(separated, kind) or kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise DocumentError(where, str(error)) from error
+    except UnicodeEncodeError as error:
+        # msgspec looks into a text where another type or one of a few words is expected.
+        raise DocumentError(where, "half a surrogate pair where no text is expected") from error
 
 
 def encode(value: Any) -> bytes:
@@ -181,6 +186,25 @@ def encode_many(values: Iterable[Any]) -> list[bytes]:
     ]
 
 
+def encode_sorted(value: Any) -> bytes:
+    """Encode a value as compact JSON, with its unknown fields and the keys of each object in alphabetical order."""
+    try:
+        raw = _sorting_encoder.encode(value)
+        if not _mentions_extra(raw):
+            return raw
+    except (UnicodeEncodeError, RecursionError):
+        pass  # the slow path writes it, or says what is wrong
+    return encode(_sort_keys(parse(encode(value))))
+
+
+def _sort_keys(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {key: _sort_keys(plain[key]) for key in sorted(plain)}
+    if isinstance(plain, list):
+        return [_sort_keys(item) for item in plain]
+    return plain
+
+
 def encode_pretty(value: Any, *, compact: bytes | None = None) -> bytes:
     """Encode a value as OpenCode writes it to disk: indented by two spaces, no newline at the end.
 
@@ -202,11 +226,13 @@ def _encode_by_hand(value: Any, *, indent: int) -> bytes:
 
 def _write_json(plain: Any, newline: str, step: str) -> str:
     """Write JSON with escaped characters. `newline` includes the current indentation, or is empty for compact JSON."""
+    from json import dumps  # noqa: PLC0415  msgspec writes almost every document
+
     inner, colon = newline + step, ": " if newline else ":"
     if isinstance(plain, str):
-        return json.dumps(plain)
+        return dumps(plain)
     if isinstance(plain, dict) and plain:
-        items = [json.dumps(key) + colon + _write_json(item, inner, step) for key, item in plain.items()]
+        items = [dumps(key) + colon + _write_json(item, inner, step) for key, item in plain.items()]
         return "{" + inner + f",{inner}".join(items) + newline + "}"
     if isinstance(plain, list) and plain:
         return (

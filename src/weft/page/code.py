@@ -58,7 +58,7 @@ def _merge(tokens: "Iterator[tuple[object, str]]") -> Iterator[tuple[str, str]]:
 
 @cache
 def _find_class(kind: object) -> str:
-    """Return the class of a kind of token: the first letter or two of its name, as stylesheets for Pygments have it."""
+    """Return the class of a kind of token: the first letter or two of its name, as in stylesheets for Pygments."""
     name = str(kind).removeprefix("Token").removeprefix(".")
     return next((short for start, short in _CLASSES if name.startswith(start)), "")
 

@@ -363,7 +363,7 @@ def _format_failure(failure: AnyFailure) -> str:
 
 
 def _get_heading(info: AnyMessage, previous: AnyMessage | None) -> str:
-    """Return the class of a heading. Who goes on is named to screen readers alone."""
+    """Return the class of a heading. If the same agent and model continue, only screen readers get the heading."""
     if not isinstance(info, AssistantMessage) or not isinstance(previous, AssistantMessage):
         return "about"
     return "again" if (info.agent, info.model_id) == (previous.agent, previous.model_id) else "about"

@@ -114,7 +114,7 @@ class PartGrowth(Wire, frozen=True, kw_only=True):
 
 
 class BlockCache:
-    """Blocks of texts that have ended, by part and content: each is rendered once, whoever asks for it."""
+    """Blocks of texts that have ended, by part and content: each is rendered once, for all who ask for it."""
 
     def __init__(self, size: int = MAX_CACHED) -> None:
         self._size = size
@@ -365,7 +365,7 @@ def _render_output(part: ToolPart, state: CompletedState) -> Html:
 
 
 def strip_ansi(text: str) -> str:
-    """Remove the escape sequences by which programs colour their output. What else controls a terminal stays visible."""
+    """Remove the escape sequences by which programs colour their output. Other control characters stay visible."""
     return _COLOUR.sub("", text)
 
 
@@ -381,7 +381,7 @@ def _cut(text: str) -> str:
 
 
 class GrowingView:
-    """The blocks of a text that is being written, and what was added since the page was last told."""
+    """The blocks of a text that is being written, and the text that was added since the page was last updated."""
 
     def __init__(self, part: TextPart | ReasoningPart) -> None:
         self._part = part

@@ -25,7 +25,7 @@ from weft.permission.storage import RecordStore, end_key, log_key
 # * unanswered: nobody answered in time
 # * withdrawn: the run was aborted
 # * granted, revoked: a permission for more than one call
-# * dropped: so many of the oldest entries were removed
+# * dropped: the oldest entries were removed
 # * lost: entries were not written
 Decision = Literal[
     "allowed",

@@ -105,7 +105,7 @@ class Gate:
 
     @property
     def limits(self) -> Rulesets:
-        """The rules that nobody can answer away."""
+        """The rules that apply regardless of any answer."""
         return self._policy.limits
 
     def is_waiting(self, session: SessionID) -> bool:
@@ -145,7 +145,7 @@ class Gate:
         return await self._grants.revoke(id)
 
     async def leave(self, session: SessionID) -> None:
-        """End a run: its grants for a turn end, and what an earlier run had left open is withdrawn."""
+        """End a run: end its grants for a turn, and withdraw requests that an earlier run left open."""
         turns = frozenset(self._turns.pop(session, ()))
         with suppress(StoreError):
             await self._requests.leave(session)

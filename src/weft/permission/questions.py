@@ -86,7 +86,7 @@ class QuestionGate:
             pass
 
     async def leave(self, session: SessionID) -> None:
-        """End a run: withdraw what an earlier run had asked and this one did not ask again."""
+        """End a run: withdraw questions of an earlier run that this one did not ask again."""
         with suppress(StoreError):
             await self._requests.leave(session)
 

@@ -35,7 +35,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 # A hole is a part of a command that is unknown until it runs (see `mark_unknown`). To match it, a gap replaces it: a single
 # character that no pattern contains.
 _GAP: Final = "\0"
-_HOLES: Final = re.compile(f"{UNKNOWN_START}[^{UNKNOWN_END}]*(?:{UNKNOWN_END}|$)")
+_HOLES: Final = f"{UNKNOWN_START}[^{UNKNOWN_END}]*(?:{UNKNOWN_END}|$)"
 # The comparison takes time proportional to the product of both lengths. A longer text may match anything.
 MAX_TEXT_CHARS: Final = 4000
 # Each hole that may be empty doubles the number of texts to match.
@@ -63,13 +63,13 @@ def may_match(text: str, pattern: str) -> bool:
 
 
 def _replace_holes(text: str) -> str:
-    return _HOLES.sub(_GAP, text.replace(_GAP, ""))
+    return re.sub(_HOLES, _GAP, text.replace(_GAP, ""))
 
 
 def _list_variants(text: str) -> Iterator[str]:
     """Yield the text with its holes replaced by gaps. A hole that begins with a blank may also stand for no word at all."""
     plain = text.replace(_GAP, "")
-    between, holes = _HOLES.split(plain), _HOLES.findall(plain)
+    between, holes = re.split(_HOLES, plain), re.findall(_HOLES, plain)
     optional = [hole.startswith(f"{UNKNOWN_START} ") for hole in holes]
     if sum(optional) > MAX_OPTIONAL_HOLES:
         yield _replace_holes(text)
@@ -284,9 +284,9 @@ def _is_watched(permission: str, pattern: str, ruleset: Ruleset) -> bool:
 
 
 def ask_before_named(rulesets: Rulesets, permission: str, patterns: Iterable[str]) -> Rulesets:
-    """Return the rulesets with a question before everything, if a rule that names one of the patterns withholds it.
+    """Return the rulesets, with one more that asks about everything if a rule denies one of the patterns or asks about it.
 
-    The patterns are what may be run: a rule that withholds everything except a list says nothing about them.
+    The patterns are commands that may be run. A rule for `*` does not count, because it says nothing about any of them.
     """
     if not any(_is_named(permission, pattern, each) for pattern in patterns for each in rulesets):
         return rulesets

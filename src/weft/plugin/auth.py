@@ -76,7 +76,7 @@ class PluginAuth(Struct, frozen=True, kw_only=True):
 # The earlier name of the class, which plugins import.
 Auth = PluginAuth
 
-# Calls a function and returns its result within so many seconds; raises `WeftError`.
+# Calls a function, which may take the given seconds, and returns its result. Raises `WeftError`.
 CallPlugin = Callable[[Callable[[], Any], float], Awaitable[Any]]
 
 

@@ -10,13 +10,12 @@ half a change remains if a hook fails midway; here a hook that fails has changed
 
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import InvalidInputError, NotFoundError
+from weft.errors import InvalidInputError, NotFoundError, find_similar
 from weft.model.catalog import Model
 from weft.model.event import Event
 from weft.model.ids import MessageID, PartID, SessionID
@@ -265,7 +264,7 @@ def hook(name: str) -> Callable[[Function], Function]:
     Raise `NotFoundError` if there is no such hook, `InvalidInputError` if it is not used on a function.
     """
     if name not in HOOKS:
-        near = get_close_matches(str(name), HOOKS, n=2, cutoff=0.75)  # a bare `@hook` passes the function
+        near = find_similar(str(name), HOOKS, n=2, cutoff=0.75)  # a bare `@hook` passes the function
         raise NotFoundError(
             "hook", str(name), near=near, hint="" if near else f"there are {', '.join(HOOKS)}"
         )

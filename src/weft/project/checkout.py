@@ -15,7 +15,7 @@ from weft.project.facts import Checkout, IdFile, Inode, LastLocation, LastSeen, 
 ID_FILE = "opencode"
 MAX_ID_BYTES = 256
 
-_VALID_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}")
+_VALID_ID = r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}"
 # The author of a repository controls what is at this path: a link, a pipe without a writer, a huge file.
 _READ_FLAGS = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -28,7 +28,7 @@ _WRITE_FLAGS = (
 def read_id(common_dir: str) -> str:
     """Return the id in the id file, "" if there is no file or no valid id."""
     text = read_text(os.path.join(common_dir, ID_FILE), MAX_ID_BYTES).strip()
-    is_valid = _VALID_ID.fullmatch(text) is not None and text != GLOBAL_PROJECT
+    is_valid = re.fullmatch(_VALID_ID, text) is not None and text != GLOBAL_PROJECT
     return text if is_valid else ""
 
 

@@ -13,8 +13,8 @@ from weft.model.wire import Wire, from_plain
 
 Vcs = Literal["git"] | None
 
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_DRIVE = re.compile(r"[A-Za-z]:")
+_COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
+_DRIVE = r"[A-Za-z]:"
 
 
 class RootCommits(Protocol):
@@ -154,7 +154,7 @@ def parse_last_seen(stored: Any) -> LastSeen | None:
 
 
 def is_commit(id: str) -> bool:
-    return _COMMIT.fullmatch(id) is not None
+    return re.fullmatch(_COMMIT, id) is not None
 
 
 def is_valid_id(id: str, known: KnownProjects) -> bool:
@@ -170,6 +170,6 @@ def is_inside(path: str, directory: str) -> bool:
 
 def normalise_path(path: str) -> str:
     """Give different spellings of a Windows path one form: `C:\\x`, `C:/x` and `c:\\x`."""
-    if _DRIVE.match(path) is None:
+    if re.match(_DRIVE, path) is None:
         return path
     return path[0].lower() + path[1:].replace("\\", "/")

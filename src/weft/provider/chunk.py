@@ -59,9 +59,7 @@ class ToolInputDelta(Chunk, frozen=True, kw_only=True):
 
 
 class ToolCall(Chunk, frozen=True, kw_only=True):
-    """A complete tool call. `raw` is the input as the model wrote it. It may be invalid JSON: whoever runs the call
-    parses it.
-    """
+    """A complete tool call. `raw` is the input as the model wrote it. It may be invalid JSON; it is parsed when the call is run."""
 
     call_id: str
     tool: str

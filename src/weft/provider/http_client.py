@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from weft.host.network import find_proxy
 from weft.model.url import is_loopback_host
-from weft.provider.http_connection import HttpConnection
+from weft.provider.http_connection import HttpConnection, Pulse
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 HAPPY_EYEBALLS_SECONDS: Final = 0.25  # after this time the next address of a host is tried, too
@@ -73,6 +73,7 @@ class HttpClient:
         self._tls: ssl.SSLContext | None = None
         self._idle: dict[Origin, list[HttpConnection]] = {}
         self._slots = asyncio.Semaphore(max_connections)
+        self._pulse = Pulse()
 
     @asynccontextmanager
     async def post(
@@ -152,7 +153,7 @@ class HttpClient:
 
     async def _open(self, scheme: str, host: str, port: int) -> HttpConnection:
         _, connection = await asyncio.get_running_loop().create_connection(
-            HttpConnection,
+            lambda: HttpConnection(self._pulse),
             host,
             port,
             ssl=self._get_tls() if scheme == "https" else None,
@@ -161,7 +162,7 @@ class HttpClient:
         return connection
 
     async def _connect_through_proxy(self, origin: Origin, seconds: float) -> HttpConnection:
-        """Connect to the proxy. For HTTPS it makes a tunnel to the server, and sees nothing of what passes through."""
+        """Connect to the proxy. For HTTPS it makes a tunnel to the server, and cannot read what passes through."""
         try:
             _, proxy = parse_origin(origin.proxy if "://" in origin.proxy else f"http://{origin.proxy}")
         except InvalidRequestError:
@@ -233,7 +234,7 @@ def _to_proxy_login(proxy: str) -> dict[str, str]:
 def _find_refusal(error: OSError | UnicodeError) -> OSError | UnicodeError:
     """Return the error, as `ConnectionRefusedError` if that is what it says.
 
-    If a host has several addresses, Python 3.11 joins their errors to a text.
+    If a host has several addresses, Python 3.11 joins their errors into one text.
     """
     if f"[Errno {errno.ECONNREFUSED}]" in str(error):
         return ConnectionRefusedError(errno.ECONNREFUSED, str(error))

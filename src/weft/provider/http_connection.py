@@ -10,6 +10,7 @@ import httptools
 
 IDLE_SECONDS: Final = 5.0  # servers close idle connections, too, and many do so after 5 s
 MAX_HEAD_BYTES: Final = 100_000
+PULSE_SECONDS: Final = 0.01
 MAX_UNREAD_BYTES: Final = 1 << 18
 FIRST_FINAL_STATUS: Final = 200  # a lower one announces another response
 NO_ENCODING: Final = "identity"
@@ -25,14 +26,44 @@ class UndecodableBodyError(ValueError):
     """The body of a response cannot be decompressed."""
 
 
+class Pulse:
+    """Wakes the readers of many connections together.
+
+    Most of the work that a piece of an answer causes, up to the frame for a browser, is shared by all pieces that are there. So
+    a reader is woken at once if no reader was woken during the last `PULSE_SECONDS`. Otherwise it is woken when these are over,
+    together with all others that wait.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: set[HttpConnection] = set()
+        self._next_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wake(self, connection: "HttpConnection") -> None:
+        self._waiting.add(connection)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            if loop.time() >= self._next_at:
+                self._wake_all()
+            else:
+                self._timer = loop.call_at(self._next_at, self._wake_all)
+
+    def _wake_all(self) -> None:
+        self._timer, self._next_at = None, asyncio.get_running_loop().time() + PULSE_SECONDS
+        waiting, self._waiting = self._waiting, set()
+        for connection in waiting:
+            connection.wake()
+
+
 class HttpConnection(asyncio.Protocol):
-    """A connection to a server. asyncio and the parser call its public methods up to `on_message_complete`.
+    """A connection to a server. asyncio and the parser call its public methods up to `on_message_complete`, a pulse calls `wake`.
 
     `status` and `headers` are those of the current response, once `receive_head` has returned. `silence` limits how many
     seconds `read` waits for the next piece.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pulse: Pulse) -> None:
+        self._pulse = pulse
         self.status = 0
         self.headers: dict[str, str] = {}
         self.silence: float | None = None
@@ -67,7 +98,8 @@ class HttpConnection(asyncio.Protocol):
         if self._parser is None or self._is_complete:
             self.abort()  # nothing was asked
             return
-        if not self._has_head:
+        had_head = self._has_head
+        if not had_head:
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -78,7 +110,10 @@ class HttpConnection(asyncio.Protocol):
         if self._unread > MAX_UNREAD_BYTES and self._is_reading and self._transport is not None:
             self._transport.pause_reading()
             self._is_reading = False
-        self._wake()
+        if had_head and self._is_in_body() and self._is_reading:
+            self._pulse.wake(self)
+        else:
+            self.wake()  # the head, the end, or so much that the reader has to make room
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -91,7 +126,7 @@ class HttpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_sending = False
-        self._wake()
+        self.wake()
 
     # --- called by the parser ---
 
@@ -128,6 +163,13 @@ class HttpConnection(asyncio.Protocol):
             self._is_complete = True
             self._is_reusable = self._is_reusable and self._parser.should_keep_alive()
 
+    # --- called by the pulse ---
+
+    def wake(self) -> None:
+        """Wake the reader that waits, so that it sees what has happened."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
     # --- called by the client ---
 
     @property
@@ -138,7 +180,7 @@ class HttpConnection(asyncio.Protocol):
         return self._transport
 
     async def send(self, request: bytes, seconds: float) -> None:
-        """Send a request. Raise `TimeoutError` if the server did not read it within so many seconds.
+        """Send a request. Raise `TimeoutError` if the server did not read it within `seconds`.
 
         A server may answer, and even close the connection, before it has read everything.
         """
@@ -205,6 +247,9 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _is_in_body(self) -> bool:
+        return self._has_head and not self._is_complete and self._error is None
+
     def _must_send(self) -> bool:
         return self._is_sending and not self._has_head and self._error is None
 
@@ -235,11 +280,7 @@ class HttpConnection(asyncio.Protocol):
         self._is_reusable = False
         if self._error is None and not self._is_complete:
             self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self.wake()
 
     async def _wait(self) -> None:
         """Wait until something happens. One timer watches all waits of a response: a timeout for each piece costs more."""

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from weft.model.catalog import Modalities, Model
 from weft.provider.contract import (
-    AssistantModelMessage,
     MediaContent,
     ModelMessage,
     ResultContent,
@@ -433,7 +432,16 @@ def adapt_files(
 
 
 def has_files(messages: Iterable[ModelMessage]) -> bool:
-    return any(list_files(message) for message in messages if not isinstance(message, AssistantModelMessage))
+    for message in messages:
+        if isinstance(message, UserModelMessage):
+            for item in message.content:
+                if isinstance(item, MediaContent):
+                    return True
+        elif isinstance(message, ToolModelMessage):
+            for result in message.content:
+                if result.files:
+                    return True
+    return False
 
 
 def accepts_modality(model: Model, modality: str) -> bool:

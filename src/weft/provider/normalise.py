@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from operator import is_
 from typing import Any, Final
 
@@ -66,6 +67,7 @@ def get_own_metadata(metadata: Metadata | None, key: str, provider_id: str = "")
 # --- names and ids ---
 
 
+@lru_cache(256)
 def to_tool_name(name: str) -> str:
     """Return a tool name that every API accepts. Models invent other names, and a history keeps them."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_NAME_LENGTH] or "unnamed"
@@ -104,7 +106,7 @@ def _digest(text: str) -> str:
 # --- calls and results ---
 
 
-class _UniqueIds:
+class UniqueIds:
     """Shapes ids and keeps them unique: servers repeat ids, and shaping may cut off the difference."""
 
     def __init__(self, shape: ShapeId) -> None:
@@ -129,18 +131,28 @@ def pair_calls(history: Iterable[ModelMessage], shape: ShapeId = to_plain_id) ->
 
     A message that needs no change stays the same object, so that its cached encoding can be reused.
     """
-    ids, messages = _UniqueIds(shape), list(history)
+    return pair_more_calls(list(history), UniqueIds(shape))
+
+
+def pair_more_calls(messages: Sequence[ModelMessage], ids: UniqueIds) -> list[ModelMessage]:
+    """Do the same for messages that follow others, whose calls have these ids."""
     paired: list[ModelMessage] = []
     for index, message in enumerate(messages):
+        if isinstance(message, ToolModelMessage):
+            continue
         if isinstance(message, AssistantModelMessage) and _has_calls(message):
-            paired.extend(_pair_results(message, _list_tool_messages_after(messages, index), ids))
-        elif message.content and not isinstance(message, ToolModelMessage):
+            paired += _pair_results(message, _list_tool_messages_after(messages, index), ids)
+        elif message.content:
             paired.append(message)
     return paired
 
 
 def _has_calls(message: AssistantModelMessage) -> bool:
-    return any(isinstance(item, CallContent) for item in message.content)
+    # A loop, because `any` with a generator takes three times as long, and each request looks at the whole history.
+    for item in message.content:  # noqa: SIM110
+        if isinstance(item, CallContent):
+            return True
+    return False
 
 
 def _list_tool_messages_after(messages: Sequence[ModelMessage], index: int) -> list[ToolModelMessage]:
@@ -154,8 +166,9 @@ def _list_tool_messages_after(messages: Sequence[ModelMessage], index: int) -> l
 
 
 def _pair_results(
-    message: AssistantModelMessage, tool_messages: list[ToolModelMessage], ids: _UniqueIds
-) -> Iterable[ModelMessage]:
+    message: AssistantModelMessage, tool_messages: list[ToolModelMessage], ids: UniqueIds
+) -> tuple[ModelMessage, ModelMessage]:
+    """Return the message, and one message with a result for each of its calls."""
     results = [each for tool_message in tool_messages for each in tool_message.content]
     content: list[AssistantContent] = []
     answers: list[ResultContent] = []
@@ -165,17 +178,21 @@ def _pair_results(
             continue
         id, tool = ids.assign(item.call_id), to_tool_name(item.tool)
         call = item if (id, tool) == (item.call_id, item.tool) else replace(item, call_id=id, tool=tool)
-        result = next((each for each in results if each.call_id == item.call_id), None)
-        if result is not None:
-            results.remove(result)
         content.append(call)
-        answers.append(_to_result(call, result))
-    yield message if _are_same(message.content, content) else AssistantModelMessage(content=tuple(content))
-    yield (
-        tool_messages[0]
-        if tool_messages and _are_same(tool_messages[0].content, answers)
-        else ToolModelMessage(content=tuple(answers))
-    )
+        answers.append(_to_result(call, _take_result(results, item.call_id)))
+    if not _are_same(message.content, content):
+        message = AssistantModelMessage(content=tuple(content))
+    if tool_messages and _are_same(tool_messages[0].content, answers):
+        return message, tool_messages[0]
+    return message, ToolModelMessage(content=tuple(answers))
+
+
+def _take_result(results: list[ResultContent], call_id: str) -> ResultContent | None:
+    """Remove the first result of this call from the list, and return it."""
+    for index, result in enumerate(results):
+        if result.call_id == call_id:
+            return results.pop(index)
+    return None
 
 
 def _to_result(call: CallContent, result: ResultContent | None) -> ResultContent:

@@ -1,11 +1,10 @@
 """The registry: find a model, and the provider that serves it, by name."""
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 
 from msgspec import Struct
 
-from weft.errors import ModelNotFoundError, NoModelError
+from weft.errors import ModelNotFoundError, NoModelError, find_similar
 from weft.model.catalog import Model
 from weft.model.part import ModelRef
 from weft.provider.catalog import choice
@@ -143,11 +142,11 @@ class Registry:
         name = f"{ref.provider_id}/{ref.model_id}"
         served = [f"{provider}/{model}" for provider, model in self._served]
         if self._offers is None:
-            return get_close_matches(name, served, n=3)
+            return find_similar(name, served)
         offer = self._offers.find(ref.provider_id)
         siblings = list_model_names([offer]) if offer is not None else []
         usable = list(dict.fromkeys((*served, *siblings, *list_model_names(self._offers.list_available()))))
-        return get_close_matches(name, usable, n=3) or get_close_matches(
+        return find_similar(name, usable) or find_similar(
             name, list_model_names(self._offers.list_all()), n=3
         )
 

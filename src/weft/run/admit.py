@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 
 from msgspec.structs import replace
 
-from weft.errors import InvalidInputError, NotFoundError
+from weft.errors import InvalidInputError, NotFoundError, find_similar
 from weft.model.agent import AgentInfo
-from weft.model.event import Event, MessageUpdated, PartUpdated
+from weft.model.event import Durable, MessageUpdated, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID, check_new_id
 from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SubtaskInput, TextInput
 from weft.model.message import AnyFormat, JsonFormat, MessageWithParts, OtherFormat, TextFormat, UserMessage
@@ -23,7 +22,7 @@ from weft.run.json_schema import check_schema
 from weft.run.prompt_hooks import merge_hooked_prompt, to_hook_input
 from weft.run.request import get_variant
 from weft.run.runtime import Runtime
-from weft.session.lifecycle import touch
+from weft.session.lifecycle import make_touch
 from weft.session.tree import make_child_rules
 
 PART_TYPES: dict[type[AnyPartInput], type[AnyPart]] = {
@@ -62,9 +61,8 @@ async def admit(
     message, parts = await _apply_hooks(runtime, input, message, parts)
     if input.tools:
         await _switch_tools(runtime, session, input.tools)
-    events: list[Event] = [MessageUpdated(info=message), *(PartUpdated(part=part) for part in parts)]
-    await runtime.journal.commit(*events, into=transcript)
-    await touch(runtime.journal, session, runtime.clock.now())
+    events: list[Durable] = [MessageUpdated(info=message), *(PartUpdated(part=part) for part in parts)]
+    await runtime.journal.edit(session, make_touch(runtime.clock.now()), *events, into=transcript)
     return message.id
 
 
@@ -145,7 +143,7 @@ def get_agent(runtime: Runtime, name: str) -> AgentInfo:
     agent = runtime.agents.get(name)
     if agent is None:
         visible = [other for other, config in runtime.agents.items() if not config.hidden]
-        near = get_close_matches(name, visible, n=3)
+        near = find_similar(name, visible)
         raise NotFoundError("agent", name, near=near, hint=f"there are {', '.join(visible)}")
     return agent
 

@@ -1,16 +1,25 @@
 """An answer that is being made: the models to ask, its message, the stream from the provider, and its failure."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import ModelNotFoundError, NoModelError, ProviderError, StoreError, WeftError
+from weft.errors import (
+    ModelNotFoundError,
+    NoModelError,
+    NotFoundError,
+    ProviderError,
+    StoreError,
+    WeftError,
+)
 from weft.host.tasks import run_to_completion
 from weft.model.catalog import Model
-from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed
+from weft.model.event import Durable, Event, MessageUpdated, PartGrew, SessionFailed
 from weft.model.failure import AbortedFailure, AnyFailure
 from weft.model.message import (
     AnyMessage,
@@ -21,14 +30,15 @@ from weft.model.message import (
     UserMessage,
 )
 from weft.model.part import ModelRef
-from weft.model.session import SessionInfo
+from weft.model.session import SessionInfo, get_ledger
 from weft.model.transcript import Transcript
+from weft.provider.chunk import ReasoningDelta, TextDelta
 from weft.provider.contract import ModelRequest, Provider
 from weft.run.changes import AnswerChanges
 from weft.run.decide import ModelStep
 from weft.run.processor import AnswerInput, Processor
 from weft.run.runtime import Runtime
-from weft.session.totals import update_ledger
+from weft.session.totals import count_spending, update_ledger
 
 SUMMARY_AGENT = "compaction"
 
@@ -67,6 +77,7 @@ class PendingAnswer:
         self.chain = get_model_chain(runtime, step.prompt, summary=step.summary)
         self.processor = Processor(self._make_message(), runtime.mint, runtime.clock.now)
         self.changes = AnswerChanges(runtime, self.processor, transcript)
+        self._held: list[Event] = []
 
     @property
     def message(self) -> AssistantMessage:
@@ -84,14 +95,52 @@ class PendingAnswer:
         await self.commit([*self.processor.settle(failure), failed])
         await run_to_completion(self.changes.take())
 
-    async def commit(self, events: list[Event]) -> None:
-        """Publish growth at once, and store everything else."""
+    @property
+    def has_held(self) -> bool:
+        """Whether events wait for the next commit."""
+        return bool(self._held)
+
+    def hold(self, events: list[Event]) -> None:
+        """Keep events, and store them with the next commit. This is for events that a commit follows soon and surely."""
+        self._held += events
+
+    async def commit(self, events: Sequence[Event] = ()) -> None:
+        """Publish growth at once, and store everything else, after what was held."""
+        if not self._held and len(events) == 1 and type(events[0]) is PartGrew:  # nearly always
+            self.runtime.journal.grow(events[0])
+            return
+        growth = [event for event in events if isinstance(event, PartGrew)]
         rest = [event for event in events if not isinstance(event, PartGrew)]
-        for event in events:
-            if isinstance(event, PartGrew):
-                self.runtime.journal.grow(event)
-        if rest:
-            await self.runtime.journal.commit(*rest, into=self.transcript)
+        if growth and self._held:
+            await self.commit()  # it may be the part that grows
+        for event in growth:
+            self.runtime.journal.grow(event)
+        held, self._held = self._held, []
+        if held or rest:
+            try:
+                await self.runtime.journal.commit(*held, *rest, into=self.transcript)
+            except StoreError:
+                # A tool may be noting something at the same time, and its commit may have put back what it took.
+                self._held = [*held, *self._held]
+                raise
+
+    async def finish(self, events: Sequence[Event]) -> None:
+        """Store the end of the answer, and count its cost in the ledger of the session with it."""
+        message, history = self.message, self.history()
+
+        def count(stored: SessionInfo) -> SessionInfo:
+            # Nearly always this is the one answer, and the whole history need not be looked at.
+            until = get_ledger(stored).until
+            new = takewhile(lambda each: each.info.time.created > until, reversed(history))
+            infos = [message if each.info.id == message.id else each.info for each in new]
+            return count_spending(stored, infos)
+
+        durable = [event for event in (*self._held, *events) if isinstance(event, Durable)]
+        try:
+            await self.runtime.journal.edit(self.session.id, count, *durable, into=self.transcript)
+            self._held = []
+        except NotFoundError:  # the session was removed meanwhile, and needs no ledger
+            await self.commit(events)
 
     def _make_message(self) -> AssistantMessage:
         runtime, prompt, model = self.runtime, self.step.prompt, next(iter(self.chain), None)
@@ -115,7 +164,51 @@ class StreamEnded(Struct, frozen=True, kw_only=True):
     error: ProviderError | None = None
 
 
-AnswerQueue = asyncio.Queue[AnswerInput | StreamEnded]
+class AnswerQueue:
+    """What the stream and its calls produce, in order, for one consumer."""
+
+    def __init__(self) -> None:
+        self._items: deque[AnswerInput | StreamEnded] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._growing: tuple[type, str] | None = None  # the text that the last item added to
+
+    def put(self, item: AnswerInput | StreamEnded) -> None:
+        self._items.append(item)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def empty(self) -> bool:
+        return not self._items
+
+    def wait(self) -> asyncio.Future[None]:
+        """Return a future that is done as soon as there is an item."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        if self._items:
+            self._waiter.set_result(None)
+        return self._waiter
+
+    def take(self) -> AnswerInput | StreamEnded:
+        """Return the next item. There must be one.
+
+        Pieces of one text that have arrived together are returned as one, but for the first piece, which makes the part.
+        """
+        items = self._items
+        item = items.popleft()
+        if type(item) is not TextDelta and type(item) is not ReasoningDelta:
+            self._growing = None
+            return item
+        growing, self._growing = self._growing, (type(item), item.id)
+        return self._join(item) if items and self._growing == growing else item
+
+    def _join(self, first: TextDelta | ReasoningDelta) -> TextDelta | ReasoningDelta:
+        items, kind, pieces = self._items, type(first), [first.text]
+        while items:
+            following = items[0]
+            if not isinstance(following, kind) or following.id != first.id:
+                break
+            pieces.append(following.text)
+            items.popleft()
+        return first if len(pieces) == 1 else kind(id=first.id, text="".join(pieces))
 
 
 async def pump_stream(provider: Provider, request: ModelRequest, queue: AnswerQueue) -> None:
@@ -124,10 +217,10 @@ async def pump_stream(provider: Provider, request: ModelRequest, queue: AnswerQu
     try:
         async with aclosing(provider.stream(request)) as chunks:
             async for chunk in chunks:
-                queue.put_nowait(chunk)
+                queue.put(chunk)
     except ProviderError as raised:
         error = raised
-    queue.put_nowait(StreamEnded(error=error))
+    queue.put(StreamEnded(error=error))
 
 
 async def record_failure(
@@ -138,7 +231,7 @@ async def record_failure(
     failure: AnyFailure,
     unanswered_step: ModelStep | None,
 ) -> WeftError | None:
-    """Store why a run failed: in the answer that it left open, else in a new answer to the prompt of `unanswered_step`.
+    """Store why a run failed: in the answer that it left open, and in a new answer to the prompt of `unanswered_step` if that is another.
 
     If there is neither, only publish the failure. Return the error if the failure could not be stored. OpenCode only sends an
     event, and returns whichever message is last.
@@ -153,7 +246,10 @@ async def record_failure(
     try:
         if open_answer is not None:
             await _end_answer(runtime, transcript, open_answer, failure)
-        elif unanswered_step is not None:
+        # A prompt that came in while another was being answered is waited for, too.
+        if unanswered_step is not None and (
+            open_answer is None or open_answer.parent_id != unanswered_step.prompt.id
+        ):
             await PendingAnswer(runtime, session, transcript, unanswered_step).fail(failure)
         with suppress(StoreError):  # it is counted the next time
             await update_ledger(
@@ -169,7 +265,7 @@ async def _end_answer(
     runtime: Runtime, transcript: Transcript, answer: AssistantMessage, failure: AnyFailure
 ) -> None:
     """End an answer with a failure. Its open parts stay: the journal may still store what they grew by, and the next opening
-    of the session settles them."""
+    of the session settles them; with other nodes the run does so, when the journal has."""
 
     def end(stored: AnyMessage) -> AnyMessage:
         # The write that failed may have been done all the same: then the answer is whole, and has its cost.

@@ -4,10 +4,8 @@ import asyncio
 import base64
 import binascii
 import json
-import mimetypes
 import os
 import re
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
 
@@ -85,7 +83,7 @@ async def _attach_local(runtime: Runtime, message: UserMessage, file: FileInput)
     try:
         if await asyncio.to_thread(os.path.isdir, path):
             return await _attach_directory(runtime, message, file, path)
-        if file.mime == TEXT_MIME and not (mimetypes.guess_type(path)[0] or "").startswith("image/"):
+        if file.mime == TEXT_MIME and not _guess_mime(path).startswith("image/"):
             return await _attach_text(runtime, message, file, _to_read_arguments(path, parse_qs(url.query)))
         return await _attach_binary(file, path)
     except (WeftError, OSError) as error:
@@ -93,7 +91,7 @@ async def _attach_local(runtime: Runtime, message: UserMessage, file: FileInput)
 
 
 def _is_out_of_reach(path: str, runtime: Runtime) -> bool:
-    """Return True if a file is outside of the project, and whoever names it may not leave the project."""
+    """Return True if a file is outside of the project, and the caller may not leave the project."""
     try:
         place, inside = locate_path(path, runtime.place.directory, runtime.place.worktree)
     except ValueError:  # it contains a NUL or half a character
@@ -133,10 +131,15 @@ async def _attach_directory(
     return [_to_call_text("list", {"path": path}), to_synthetic(result.output), directory]
 
 
+def _guess_mime(path: str) -> str:
+    """Return the type of a file by its name, or ""."""
+    from mimetypes import guess_type  # noqa: PLC0415  few prompts have attachments
+
+    return guess_type(path)[0] or ""
+
+
 async def _attach_binary(file: FileInput, path: str) -> list[AnyPartInput]:
-    mime = (
-        file.mime if file.mime != TEXT_MIME else mimetypes.guess_type(path)[0] or "application/octet-stream"
-    )
+    mime = file.mime if file.mime != TEXT_MIME else _guess_mime(path) or "application/octet-stream"
     raw, _ = await asyncio.to_thread(read_file, path, limit=MAX_FILE_BYTES)
     data = base64.b64encode(raw).decode()
     attachment = FileInput(
@@ -197,9 +200,9 @@ def decode_data_text(url: str) -> str:
     return raw.decode("utf-8", "replace")
 
 
-MENTION = re.compile(r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
+MENTION = r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)"
 # Lines of a file, as OpenCode's terminal writes them: `src/main.py#10-20` or `src/main.py#10`.
-LINE_RANGE = re.compile(r"(?P<file>.+)#(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?", re.ASCII)
+LINE_RANGE = r"(?a)(?P<file>.+)#(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"
 
 
 class MentionScope(Struct, frozen=True, kw_only=True):
@@ -212,7 +215,7 @@ class MentionScope(Struct, frozen=True, kw_only=True):
 
 def list_mentions(text: str) -> list[str]:
     """Return the names that a text mentions, each once, in order."""
-    return list(dict.fromkeys(name for name in MENTION.findall(text) if name))
+    return list(dict.fromkeys(name for name in re.findall(MENTION, text) if name))
 
 
 async def resolve_mentions(text: str, scope: MentionScope) -> tuple[AnyPartInput, ...]:
@@ -224,7 +227,7 @@ async def resolve_mentions(text: str, scope: MentionScope) -> tuple[AnyPartInput
 def _find_mention(name: str, scope: MentionScope) -> AnyPartInput | None:
     """Return the file, the lines of a file, the directory or the agent that a text mentions; None if the scope has none."""
     part = _find_by_name(name, scope)
-    lines = LINE_RANGE.fullmatch(name)
+    lines = re.fullmatch(LINE_RANGE, name)
     if part is not None or lines is None:
         return part
     file = _find_by_name(lines["file"], scope)
@@ -245,6 +248,8 @@ def _find_by_name(name: str, scope: MentionScope) -> AnyPartInput | None:
         paths = dict.fromkeys((place.path, place.real))
         if not inside or any(not _allows(scope, permission, path) for path in paths):
             return None
+        from pathlib import Path  # noqa: PLC0415  few prompts mention files
+
         mime = DIRECTORY_MIME if place.is_directory else TEXT_MIME
         return FileInput(mime=mime, filename=name, url=Path(place.path).as_uri())
     is_usable_agent = name in scope.agents and _allows(scope, "task", name)

@@ -141,7 +141,7 @@ def find_seconds_left(accounts: Iterable[BudgetAccount]) -> float | None:
 
 
 def estimate_call(request_tokens: int, last: Tokens | None, model: Model) -> Spent:
-    """Estimate the cost of a request of so many tokens, from the usage of the last one.
+    """Estimate what a request of `request_tokens` will use and cost, from the usage of the last one.
 
     If the provider cached the last request, that part is read from the cache, and the rest is written to it if writing costs. The
     answer is as long as the last one, but at least `MIN_ANSWER_TOKENS`.

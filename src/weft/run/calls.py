@@ -355,22 +355,22 @@ class ToolCalls:
         self._nested_errors[id] = error
         self._nested_results[id] = asyncio.get_running_loop().create_future()
         raw = msgspec.json.encode(arguments).decode()
-        self._queue.put_nowait(ToolCall(call_id=id, tool=tool, raw=raw))
+        self._queue.put(ToolCall(call_id=id, tool=tool, raw=raw))
         return await self._nested_results[id]
 
     async def _run(self, call: CallStarted) -> None:
         if error := self._nested_errors.pop(call.call_id, ""):
-            self._queue.put_nowait(CallFailed(call_id=call.call_id, error=error))
+            self._queue.put(CallFailed(call_id=call.call_id, error=error))
             return
         if self._format is not None and call.tool == VALUE_TOOL:
             handed = check_handed_value(call, self._format)
             if handed.value is not UNSET:
                 self._answer.processor.set_value(handed.value)
-            self._queue.put_nowait(handed.outcome)
+            self._queue.put(handed.outcome)
             return
         context = self._make_context(call.call_id)
         failed = await self._check_loop(call, context) or await self._check_interrupted(call, context)
-        self._queue.put_nowait(failed or await self._execute(call, context))
+        self._queue.put(failed or await self._execute(call, context))
 
     async def _execute(self, call: CallStarted, context: ToolContext) -> CallDone | CallFailed:
         """Run the tool within its deadline. The model reads a failure if the time is up."""
@@ -441,7 +441,7 @@ class ToolCalls:
 
     def _make_context(self, call_id: str) -> ToolContext:
         async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-            self._queue.put_nowait(CallReported(call_id=call_id, title=title, metadata=metadata))
+            self._queue.put(CallReported(call_id=call_id, title=title, metadata=metadata))
 
         async def note(evidence: CallEvidence) -> None:
             if evidence.command is not None:

@@ -160,7 +160,7 @@ def is_manual_command(history: Sequence[MessageWithParts], prompt: UserMessage) 
 
 
 def find_newest_prompt(history: Sequence[MessageWithParts]) -> UserMessage | None:
-    """Return the newest prompt, whoever wrote it."""
+    """Return the newest prompt, written by a person or by weft itself."""
     return next(
         (message.info for message in reversed(history) if isinstance(message.info, UserMessage)), None
     )

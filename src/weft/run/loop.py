@@ -39,7 +39,7 @@ class RunLoop:
     """One pass over a run: from the newest prompt until `decide` says stop. A run makes another if a prompt came too late for it.
 
     The history was read once, into `transcript`; from then on events are folded into it. A prompt that is admitted meanwhile
-    goes into the same transcript. `newest_prompt` is that of the last decision: a later one came too late for this loop.
+    goes into the same transcript. `newest_prompt` is the one that the last decision saw; a later prompt came too late for this loop.
     """
 
     def __init__(self, runtime: Runtime, session: SessionInfo, transcript: Transcript) -> None:
@@ -62,7 +62,7 @@ class RunLoop:
     async def run(self) -> None:
         """Run until `decide` says stop, a person refuses a call, or nothing more can be done."""
         try:
-            # Between two turns the provider has to read most of the conversation anew anyway, so pruning loses no cache here.
+            # Between two turns the provider has to process most of the conversation again anyway, so pruning loses no cache here.
             await prune_old_outputs(self._runtime, self._transcript)
             while True:
                 match await self._decide():

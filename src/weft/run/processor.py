@@ -67,7 +67,7 @@ class CallStarted(Struct, frozen=True, kw_only=True):
 
 
 class CallNoted(Struct, frozen=True, kw_only=True):
-    """A call records what it is about to do, or what came of it, in case that its process dies."""
+    """A call records what it is about to do, or its result, in case its process dies."""
 
     call_id: str
     evidence: CallEvidence
@@ -154,16 +154,16 @@ class Processor:
     def feed(self, item: AnswerInput) -> list[Event]:
         """Return the events for one chunk of the stream, or for the progress of one call."""
         match item:
+            case TextDelta(id=id, text=text):
+                return self._grow(TextPart, id, text)
+            case ReasoningDelta(id=id, text=text):
+                return self._grow(ReasoningPart, id, text)
             case Started():
                 return self._begin_step()
             case TextStart(id=id, metadata=metadata):
                 return self._open(TextPart, id, metadata)
             case ReasoningStart(id=id, metadata=metadata):
                 return self._open(ReasoningPart, id, metadata)
-            case TextDelta(id=id, text=text):
-                return self._grow(TextPart, id, text)
-            case ReasoningDelta(id=id, text=text):
-                return self._grow(ReasoningPart, id, text)
             case TextEnd(id=id, metadata=metadata):
                 return self._close(TextPart, id, metadata)
             case ReasoningEnd(id=id, metadata=metadata):
@@ -295,7 +295,9 @@ class Processor:
     def _complete(self) -> list[Event]:
         time = self.message.time
         # A message may be slightly ahead of the clock, because it is later than those before it. It must not end before it began.
-        self.message = replace(self.message, time=replace(time, completed=max(self._now(), time.created)))
+        # One that fails after its end keeps its end: its time may be counted already.
+        completed = time.completed or max(self._now(), time.created)
+        self.message = replace(self.message, time=replace(time, completed=completed))
         return [MessageUpdated(info=self.message)]
 
     def _make_ids(self) -> dict[str, Any]:
@@ -349,9 +351,11 @@ class Processor:
         return closed
 
     def _grow(self, kind: type[TextPart] | type[ReasoningPart], id: str, text: str) -> list[Event]:
-        if (kind, id) not in self._growing:
+        growing = self._growing.get((kind, id))
+        if growing is None:
             self._open(kind, id, None)
-        return [self._growing[kind, id].grow(text)] if text else []
+            growing = self._growing[kind, id]
+        return [growing.grow(text)] if text else []
 
     def _close(self, kind: type, id: str, metadata: Metadata | None) -> list[Event]:
         growing = self._growing.pop((kind, id), None)

@@ -212,6 +212,7 @@ class Runner:
     ) -> MessageWithParts:
         """Return the answer as it is stored. Raise the error if not even its failure could be stored."""
         history = run.transcript.messages()
+        # Earlier answers of the run are whole. Its failure is that of the newest prompt, or of an answer that has no end.
         if run.storing_error is not None and (
             not isinstance(answer.info, AssistantMessage)
             or find_open_answer([answer])
@@ -219,6 +220,7 @@ class Runner:
         ):
             raise run.storing_error
         if isinstance(answer.info, AssistantMessage) and isinstance(answer.info.error, StorageFailure):
+            # The write that failed may have been done all the same, and then the store has more than the transcript.
             return await self._runtime.store.find_message(run.session.id, answer.info.id) or answer
         return answer
 
@@ -270,9 +272,11 @@ class Runner:
         await run.settled.wait()
         return run.aborted
 
-    def lose(self, error: LeaseLostError) -> None:
-        """End a run whose session another process has taken over, with its tools, even if it awaits no write: what a model says
-        from now on is stored nowhere, and costs money."""
+    def end_lost_run(self, error: LeaseLostError) -> None:
+        """End the run of a session that another process has taken over, and its tools.
+
+        It is cancelled even if it awaits no write: the model's further answer would cost money, and could not be stored.
+        """
         session = SessionID(error.session)
         run = self._runs.get(session)
         if run is not None and run.lost is None and not run.closing:
@@ -283,7 +287,7 @@ class Runner:
                 run.task.cancel()
 
     def hand_over(self) -> None:
-        """Start no more steps. Each run ends after its step, if it has one left, and another process is to continue it."""
+        """Start no more steps. A run that is not done ends after its current step, and another process is to continue it."""
         self._leaving = True
 
     async def settle(self, session: SessionID) -> None:
@@ -350,7 +354,9 @@ class Runner:
         """Take the lease of a session, read it, and settle what a dead run left open. Closing `stack` releases the lease."""
         runtime, lease = self._runtime, AsyncExitStack()
         await runtime.store.get_session(session)
-        await lease.enter_async_context(runtime.journal.lease(session, runtime.owner, on_lost=self.lose))
+        await lease.enter_async_context(
+            runtime.journal.lease(session, runtime.owner, on_lost=self.end_lost_run)
+        )
         stack.push_async_callback(lease.aclose)
         # First, store what an earlier run of ours could not store: settling would replace it with less.
         await runtime.journal.flush_session(session)
@@ -483,6 +489,8 @@ class Runner:
                 )
             with suppress(StoreError):  # the journal tries again later
                 await self._runtime.journal.flush_session(session)
+                if failure is not None and run.lost is None and self._runtime.store.event_log is not None:
+                    await self._settle_rest(run)
             if run.lost is None:
                 await self._store_files(run)
             idle = StatusChanged(session_id=session, status=Idle())
@@ -496,6 +504,17 @@ class Runner:
             await run.lease.aclose()
             del self._runs[session]
             run.settled.set()
+
+    async def _settle_rest(self, run: LeasedSession) -> None:
+        """Close what the run could not close while the store failed. All that it grew by is stored now.
+
+        Other nodes see the answer as it is stored, and nobody may ever open the session again.
+        """
+        if to_settling_events(run.transcript.messages()):
+            from weft.undo.evidence import settle_calls  # noqa: PLC0415  few runs fail so
+
+            _, settling = await settle_calls(self._runtime.undo_context, run.session.id)
+            await self._runtime.journal.commit(*settling, into=run.transcript)
 
 
 def is_answered(run: LeasedSession) -> bool:

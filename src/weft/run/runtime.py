@@ -75,10 +75,10 @@ async def end_no_jobs(*sessions: SessionID) -> None:
 
 
 class CarriedFiles(Protocol):
-    """The files of a session, which other nodes may go on with.
+    """Carries the files of a session to the node that continues it.
 
-    * `take_over` is called when the lease of a session was taken, before anything is settled or run. It makes the files those that the
-      last holder stored, and returns the session as it is then.
+    * `take_over` is called when the lease of a session was taken, before anything is settled or run. It replaces the files with
+      those that the last holder stored, and returns the session as it is then.
     * `store` is called under the lease when files may have changed: after each step, and before the lease is given back.
     """
 
@@ -88,9 +88,9 @@ class CarriedFiles(Protocol):
 
 
 class FilesInPlace:
-    """The `CarriedFiles` of a directory that is what it is: whoever goes on with a session has it, too.
+    """The `CarriedFiles` of an ordinary directory: every process that can continue a session has the directory itself.
 
-    A session of a git workspace is left to a node that has its files.
+    A session of a git workspace is refused: only a node with that workspace has its files.
     """
 
     async def take_over(self, session: SessionInfo) -> SessionInfo:
@@ -122,7 +122,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     * `briefings` caches the briefings of the sessions that run; `new_briefings` are those that were made just now;
     * `hooks` calls plugins, `mcp` returns the MCP servers there are by now;
     * `session_tools` are tools that only one session is offered;
-    * `files` are those of the sessions, for other nodes.
+    * `files` carries the files of sessions to other nodes.
     """
 
     store: Store
@@ -171,7 +171,7 @@ async def with_session_tools(runtime: Runtime, session: SessionID, rulesets: Rul
     Warn of servers that are not connected.
 
     Servers whose tools the `rulesets` all forbid are not waited for. Within a run tools are only ever added, at the end, so that
-    the provider's cache of the conversation stays valid. OpenCode asks every server anew with every step.
+    the provider's cache of the conversation stays valid. OpenCode asks every server again for every step.
     """
     async for warning in runtime.mcp().connect_all(lambda prefix: not hides_all(prefix, rulesets)):
         await runtime.journal.commit(SessionWarned(session_id=session, message=warning))

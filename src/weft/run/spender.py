@@ -18,8 +18,16 @@ from weft.model.event import SessionWarned
 from weft.model.failure import BudgetFailure
 from weft.model.ids import SessionID
 from weft.model.message import AnyMessage, UserMessage
-from weft.model.session import SessionInfo, get_weft_data
-from weft.model.spending import UNLIMITED, Budget, SharedBudget, Spent, add_spent, total_spent
+from weft.model.session import SessionInfo, get_ledger, get_weft_data
+from weft.model.spending import (
+    UNLIMITED,
+    Budget,
+    SharedBudget,
+    Spent,
+    add_spent,
+    subtract_spent,
+    total_spent,
+)
 from weft.model.transcript import Transcript
 from weft.run.answer import PendingAnswer, find_next_model
 from weft.run.budget import (
@@ -40,8 +48,8 @@ from weft.run.budget import (
 from weft.run.decide import ModelStep, find_newest_prompt
 from weft.run.failure import BudgetTimeError
 from weft.run.runtime import Runtime
-from weft.session.budget import Allowance, Reservation, subtract_spent
-from weft.session.totals import get_ledger, is_behind, update_ledger
+from weft.session.budget import Allowance, Reservation
+from weft.session.totals import is_behind, update_ledger
 
 # The tokens of the system prompt and the tools, until a provider has counted a request.
 DEFAULT_OVERHEAD = 8_000

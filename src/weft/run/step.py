@@ -27,7 +27,19 @@ from weft.model.part import ModelRef
 from weft.model.session import Busy, Retry, SessionInfo
 from weft.model.transcript import Transcript
 from weft.plugin.hooks import ChatRequest
-from weft.provider.chunk import Finished, Started, TextDelta, TextEnd, TextStart, ToolCall, Usage
+from weft.provider.chunk import (
+    Finished,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Started,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputStart,
+    Usage,
+)
 from weft.provider.contract import ModelRequest
 from weft.provider.faults import make_error
 from weft.provider.registry import ServedModel
@@ -53,6 +65,8 @@ from weft.run.usage import UNKNOWN_USAGE, AnswerUsage, to_answer_usage
 
 # A long answer that arrives at once must not starve the listeners: they would fall behind further than the bus can hold.
 MAX_ITEMS_BEFORE_YIELD = 256
+# The next item of a stream follows these soon, so they wait for it and are stored together with it.
+FOLLOWED = Started, TextEnd, ReasoningEnd, Finished
 
 
 class StepOutcome(Struct, frozen=True, kw_only=True):
@@ -147,7 +161,7 @@ class AnswerRequest:
         self._answer = answer
         self._runtime = answer.runtime
         self._agent = get_agent(answer.runtime, answer.agent)
-        self._queue: AnswerQueue = asyncio.Queue()
+        self._queue = AnswerQueue()
         self._calls = ToolCalls(answer, self._agent, self._queue)
         self._failures = 0
         self._summary = ""  # of the pieces of the history so far
@@ -283,15 +297,21 @@ class AnswerRequest:
         return None
 
     async def _consume(self, tasks: asyncio.TaskGroup) -> tuple[Finished | None, ProviderError | None]:
-        """Fold everything from the stream and from its calls until both have ended."""
+        """Fold everything from the stream and from its calls until both have ended. What arrives together is stored together."""
         processor = self._answer.processor
-        finished, ended = None, None
+        finished, ended, item = None, None, None
         for number in count(1):
             if ended is not None and not self._calls.is_running:
                 break
+            if self._answer.has_held and self._queue.empty() and not isinstance(item, FOLLOWED):
+                await self._answer.commit()
             if number % MAX_ITEMS_BEFORE_YIELD == 0:
                 await asyncio.sleep(0)
-            match item := await self._queue.get():
+            if self._queue.empty():
+                await self._queue.wait()
+            match item := self._queue.take():
+                case TextDelta() | ReasoningDelta():
+                    await self._answer.commit(processor.feed(item))
                 case StreamEnded():
                     ended = item
                 case Finished():
@@ -301,30 +321,34 @@ class AnswerRequest:
                 case CallDone() | CallFailed():
                     await self._calls.settle(item)
                 case TextEnd():
-                    events = await apply_text_hooks(self._runtime.hooks, processor, processor.feed(item))
-                    await self._answer.commit(events)
+                    self._answer.hold(
+                        await apply_text_hooks(self._runtime.hooks, processor, processor.feed(item))
+                    )
                 case Started(usage=usage):
                     processor.set_partial_usage(
                         to_answer_usage(usage or Usage(), self._served.model, whole=False)
                     )
-                    # Snapshots index the files while the model thinks. Only the first command has to wait for that.
+                    self._answer.hold(processor.feed(item))
+                case ReasoningStart() | ToolInputStart():
+                    # Snapshots scan the files while the model thinks, or writes the arguments of a call: only the first
+                    # command has to wait for that. An answer in plain words needs no scan.
                     self._runtime.undo_context.snapshots.begin()
-                    await self._answer.commit(processor.feed(item))
+                    self._answer.hold(processor.feed(item))
                 case _:
-                    await self._answer.commit(processor.feed(item))
+                    self._answer.hold(processor.feed(item))
         assert ended is not None
         return (None if ended.error else finished), ended.error
 
     async def _finish(self, finished: Finished, answer_usage: AnswerUsage) -> None:
         answer, format = self._answer, find_json_format(self._answer.step.prompt)
-        # An answer with calls hands the value over by a call.
+        # If the answer has calls, one of them contains the value.
         if format is not None and not answer.step.summary and not self._calls.count:
             value = find_value(answer.processor.text, format)
             if value is not UNSET:
                 answer.processor.set_value(value)
         await answer.changes.take()
         changed = await answer.changes.combine()
-        await answer.commit(answer.processor.finish(finished, answer_usage, changed))
+        await answer.finish(answer.processor.finish(finished, answer_usage, changed))
 
     def _record(self, attempt: Attempt, error: ProviderError | None) -> TriedAttempt:
         """Return the attempt with all that `next_attempt` needs to know of its result."""
@@ -343,7 +367,7 @@ class AnswerRequest:
         )
 
     async def _cut_without_summary(self, model: ModelRef, error: ProviderError) -> None:
-        """Store a text that says why there is no summary. The history is cut there all the same, or the session could not go on."""
+        """Store a text that says why there is no summary. The history is cut there anyway, because the session could not continue otherwise."""
         await self._discard_attempt(model, error, str(error))
         processor = self._answer.processor
         text = read_text("no_summary").replace("{reason}", str(error))

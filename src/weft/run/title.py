@@ -41,7 +41,7 @@ GRACE_SECONDS = 1.0
 MAX_TITLE_LENGTH = 100
 MAX_EXCERPT_LENGTH = 60
 MAX_OUTPUT_TOKENS = 200
-_REASONING = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
+_REASONING = r"(?s)<think>.*?</think>\s*"
 
 
 class TitleReply:
@@ -74,11 +74,12 @@ class Titles:
         self._session = session
         self._transcript = transcript
         history = transcript.messages()
-        answered = {each.info.parent_id for each in history if isinstance(each.info, AssistantMessage)}
-        self._answered_before = {each.info.id for each in history} & answered
-        prompts = [message for message in history if is_human_prompt(message)]
+        infos = [each.info for each in history]
+        answered = {info.parent_id for info in infos if isinstance(info, AssistantMessage)}
+        self._answered_before = answered.intersection([info.id for info in infos])
         needs_title = session.parent_id is None and may_be_titled(session)
-        self._naming_prompt = prompts[0].info.id if needs_title and len(prompts) == 1 else None
+        prompts = [message for message in history if is_human_prompt(message)] if needs_title else []
+        self._naming_prompt = prompts[0].info.id if len(prompts) == 1 else None
 
     async def give(self) -> None:
         """Give titles to the prompts that wait for an answer."""
@@ -137,15 +138,16 @@ class Titles:
         self._naming_prompt = None if is_naming_prompt else self._naming_prompt
         # The session may be gone by now. On a full disk the run itself fails, not its title.
         with suppress(NotFoundError, StoreError):
-            if is_naming_prompt or spent != Spent():
-                await self._runtime.journal.edit(self._session.id, edit)
             if title and _has_text(message):
                 await self._runtime.journal.edit_message(
                     self._session.id,
                     message.info.id,
-                    lambda session: _with_title(session, title),
+                    lambda stored: _with_title(stored, title),
                     into=self._transcript,
+                    session_editor=edit,
                 )
+            else:
+                await self._runtime.journal.edit(self._session.id, edit)
 
 
 @asynccontextmanager
@@ -187,7 +189,7 @@ def _has_text(message: MessageWithParts) -> bool:
 
 def to_title(text: str, *, max_length: int = MAX_TITLE_LENGTH) -> str:
     """Return the first line with text in it, without reasoning, cut to a length."""
-    lines = (line.strip() for line in _REASONING.sub("", text).splitlines())
+    lines = (line.strip() for line in re.sub(_REASONING, "", text).splitlines())
     line = next((line for line in lines if line), "")
     return line if len(line) <= max_length else line[: max_length - 3] + "..."
 

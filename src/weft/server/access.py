@@ -53,7 +53,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
 
     `hosts` are the host names that the server answers to besides those of this machine, `origins` the web pages that
     may call it. GET requests below the path `open_to_all` need no password. Neither do the files of our page, which contain
-    nothing of anybody's, and the login.
+    no data, and the login.
     """
 
     password: str | None
@@ -95,7 +95,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         return bool(self.open_to_all) and method in ("GET", "HEAD") and path.startswith(self.open_to_all)
 
     def has_password(self, headers: Mapping[str, str]) -> bool:
-        """Return True if the server has a password, and a request has it, too."""
+        """Return True if the server has a password and the request contains it."""
         if self.password is None:
             return False
         expected = f"{self.username}:{self.password}".encode()
@@ -147,17 +147,17 @@ def to_refusal(message: str) -> ErrorResponse:
 
 
 def get_caller(scope: Scope) -> Caller:
-    """Return who sent a request. Whoever sent no token, and was let through, is the administrator."""
+    """Return the caller of a request. A caller without a token that was let through is the administrator."""
     caller: Caller = scope.get(CALLER, ADMINISTRATOR)
     return caller
 
 
 class AccessEndedError(Exception):
-    """The token or the login of a request has ended, and so was its response."""
+    """The token or the login of a request is no longer valid, so its response was ended."""
 
 
 def make_ending_send(send: Send, is_valid: Callable[[], Awaitable[bool]]) -> Send:
-    """Return a `send` that ends a response that lasts when its caller is no longer valid, before it sends any more."""
+    """Return a `send` that ends a streamed response as soon as its caller is no longer valid."""
 
     async def send_while_valid(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.body" and message.get("more_body") and not await is_valid():
@@ -169,7 +169,7 @@ def make_ending_send(send: Send, is_valid: Callable[[], Awaitable[bool]]) -> Sen
 
 
 class Callers:
-    """Knows who sends a token. What the store says is believed for a second."""
+    """Finds the caller of a token. What the store answers is cached for a second."""
 
     def __init__(self, tokens: TokenCheck, get_app: Callable[[Caller], Awaitable[Any]]) -> None:
         self.get_app = get_app
@@ -177,7 +177,7 @@ class Callers:
         self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
 
     async def find(self, secret: str) -> Caller | None:
-        """Return whose token it is, None if it is nobody's. Raise `InvalidInputError` if it has expired."""
+        """Return the caller of a token, None if there is no such token. Raise `InvalidInputError` if it has expired."""
         now = asyncio.get_running_loop().time()
         known = self._known.get(secret)
         if known is not None and now - known[0] < TOKEN_SECONDS:
@@ -190,11 +190,11 @@ class Callers:
         return caller
 
     async def find_share_owner(self, page: str) -> Caller | None:
-        """Return the principal whose shared session a page shows, None if it is nobody's or the administrator's."""
+        """Return the principal whose session a page shows, None if there is no such page or it is the administrator's."""
         return await self._tokens.find_share_owner(page.partition("/")[0])
 
     async def is_valid(self, secret: str, caller: Caller) -> bool:
-        """Return whether a token is still that of its caller."""
+        """Return whether a token is still valid and belongs to the same caller."""
         try:
             return await self.find(secret) == caller
         except InvalidInputError:
@@ -224,8 +224,8 @@ OnRequest = Callable[[RequestRecord], None]
 class AccessMiddleware:
     """ASGI middleware that lets only allowed requests through.
 
-    `on_request` is called for each request; `route_paths` maps an endpoint to the pattern of its path. `callers` knows who sends
-    a token, and the application for each.
+    `on_request` is called for each request; `route_paths` maps an endpoint to the pattern of its path. `callers` finds the
+    caller of a token, and the application that serves it.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class AccessMiddleware:
         cors = self._policy.cors_headers(headers.get("origin"))
         if error is not None:
             challenge = CHALLENGE if token is None else BEARER_CHALLENGE
-            # A browser would ask for a password in a window of its own instead of letting our page ask.
+            # With a challenge, a browser would show its own dialog instead of letting our page ask for the password.
             asks = error.status == UNAUTHORIZED and PAGE_HEADER not in headers
             await send_error(send, error, cors | (challenge if asks else {}))
             return
@@ -278,7 +278,7 @@ class AccessMiddleware:
             return
         send = add_headers(send, cors) if cors else send
         if self._callers is not None and self._policy.is_open(scope["method"], scope["path"]):
-            # Whose page it is decides who answers, whoever looks at it.
+            # A page is served by the server of its owner, whoever requests it.
             caller = await self._callers.find_share_owner(
                 scope["path"].removeprefix(self._policy.open_to_all)
             )
@@ -336,7 +336,7 @@ class AccessMiddleware:
         caller: Caller | None,
         refusal: ErrorResponse | None,
     ) -> ErrorResponse | None:
-        """Return the error for a request that is not allowed, None for one that is. The error of a wrong password comes late."""
+        """Return the error for a request that is not allowed, None for one that is. The error for a wrong password is delayed."""
         address = to_attempt_address(scope.get("client"))
         has_guess = AUTHORIZATION in headers and caller is None and self._policy.password is not None
         if has_guess and not self._attempts.may_try(address):

@@ -6,8 +6,11 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.routing import BaseRoute, Match, WebSocketRoute
 from starlette.routing import Route as StarletteRoute
+from starlette.types import Receive as StarletteReceive
+from starlette.types import Scope as StarletteScope
+from starlette.types import Send as StarletteSend
 
 from weft.errors import EndingError, StoreError
 from weft.model.ids import SessionID
@@ -74,9 +77,40 @@ def build_app(server: HttpServer) -> Any:
 
 def list_route_paths(app: Starlette) -> dict[Any, str]:
     """Return the pattern of the path of each endpoint."""
-    return {
-        each.endpoint: each.path for each in app.routes if isinstance(each, StarletteRoute | WebSocketRoute)
-    }
+    routes = [
+        route for each in app.routes for route in (each.routes if isinstance(each, RouteTable) else [each])
+    ]
+    return {each.endpoint: each.path for each in routes if isinstance(each, StarletteRoute | WebSocketRoute)}
+
+
+class RouteTable(BaseRoute):
+    """Routes by the first word of their path and its number of words.
+
+    Starlette asks one route after the other. With more than a hundred of them, that takes as long as all the rest of a small request.
+    """
+
+    def __init__(self, routes: Iterable[StarletteRoute]) -> None:
+        self.routes = list(routes)
+        self._by_shape: dict[tuple[str, int], list[StarletteRoute]] = {}
+        for route in self.routes:
+            self._by_shape.setdefault(_to_shape(route.path), []).append(route)
+
+    def matches(self, scope: StarletteScope) -> tuple[Match, StarletteScope]:
+        partial: tuple[Match, StarletteScope] = (Match.NONE, {})
+        for route in self._by_shape.get(_to_shape(scope["path"]), ()):
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                return match, {**found, "route": route}
+            if match is Match.PARTIAL and partial[0] is Match.NONE:
+                partial = match, {**found, "route": route}
+        return partial
+
+    async def handle(self, scope: StarletteScope, receive: StarletteReceive, send: StarletteSend) -> None:
+        await scope["route"].handle(scope, receive, send)
+
+
+def _to_shape(path: str) -> tuple[str, int]:
+    return path[1:].partition("/")[0], path.count("/")
 
 
 def build_routes(server: HttpServer) -> Starlette:
@@ -85,12 +119,20 @@ def build_routes(server: HttpServer) -> Starlette:
     for route in server.routes:
         if isinstance(route, Route):
             by_path.setdefault(route.path, []).append(route)
-    table: list[BaseRoute] = [
-        StarletteRoute(path, RouteEndpoint(server, routes), methods=[route.method for route in routes])
-        for path, routes in sorted(by_path.items(), key=lambda each: each[0].count("{"))
-    ]
+    special = _list_special_routes(server)
+    table = RouteTable(
+        [
+            *(each for each in special if isinstance(each, StarletteRoute) and ":path}" not in each.path),
+            *(
+                StarletteRoute(
+                    path, RouteEndpoint(server, routes), methods=[route.method for route in routes]
+                )
+                for path, routes in sorted(by_path.items(), key=lambda each: each[0].count("{"))
+            ),
+        ]
+    )
     app = Starlette(
-        routes=[*_list_special_routes(server), *table],
+        routes=[table, *(each for each in special if each not in table.routes)],
         lifespan=server.run,
         exception_handlers={404: _answer_unknown_path, 405: _answer_wrong_method},
     )
@@ -181,7 +223,7 @@ class RouteEndpoint:
             value = await self._run_in_directory(route, fields, has_directory=has_directory)
         if isinstance(value, RouteResult):
             return value
-        return RouteResult(value=value, status=204 if route.gives is None else 200)
+        return RouteResult(value=value, status=204 if route.returns is None else 200)
 
     async def _run_in_directory(self, route: Route, fields: dict[str, Any], *, has_directory: bool) -> Any:
         opened = await self._server.get_directory(fields["directory"])

@@ -46,6 +46,8 @@ class OpenDirectory:
     def add(self, event: Event, *, id: str | None = None) -> None:
         """Put an event into the feed and, if its session is relayed, into the other feed, too."""
         self.feed.add(event, id=id)
+        if not self.relays:
+            return
         # A child session is created or updated before it runs, and both events name its parent.
         if isinstance(event, SessionCreated | SessionUpdated) and event.info.parent_id in self.relays:
             self.relays[event.info.id] = self.relays[event.info.parent_id]
@@ -170,7 +172,7 @@ class Directories:
         self._options = options
         self._tasks = tasks
         self._entries: dict[str, DirectoryTask] = {}  # each from its creation to its end
-        # Of directories in which other nodes work, and which are not open here.
+        # The feeds of directories in which only other nodes work.
         self._foreign: OrderedDict[str, EventFeed] = OrderedDict()
         self._ended = False
 
@@ -370,7 +372,7 @@ class Directories:
         entry.closing.set()
 
     def _pass_on(self, opened: OpenDirectory, event: Event) -> None:
-        """Put an event that was published here into the feed. With a cluster, what others see, too, comes through its log."""
+        """Put an event that was published here into the feed. With a cluster, events that other nodes also see come through its log instead."""
         early = opened.feed.early
         if self.counter.cluster is None:
             self._options.on_event(event)

@@ -1,6 +1,6 @@
 """Show growth of local runs before it is in the log that all nodes share, without a gap and without a repeat (pure).
 
-Whatever a node stores reaches its own listeners through the log, like the events of other nodes, so that all see the same order
+Everything that a node stores reaches its own listeners through the log, like the events of other nodes, so that all see the same order
 and the same positions. Growth is written to the log every few milliseconds only; listeners here see it at once.
 """
 
@@ -15,7 +15,7 @@ MAX_DIGITS = 20
 
 
 class ShownPart(Struct):
-    """A part that grows here: how much of it was shown, and the text of that which is not in the log yet."""
+    """A part that grows here: how much of it was shown, and the shown text that is not in the log yet."""
 
     message: MessageID
     end: int
@@ -27,13 +27,12 @@ class EarlyGrowth:
     """The growing parts of one directory."""
 
     def __init__(self) -> None:
-        self._ahead: dict[
-            SessionID, int
-        ] = {}  # own events that were published here and are not in the log yet
+        # How many events of each session were published here and are not in the log yet.
+        self._ahead: dict[SessionID, int] = {}
         self._parts: dict[PartID, ShownPart] = {}
 
     def reset(self) -> None:
-        """Forget everything, after events were missed. The log brings what is not shown early."""
+        """Forget everything, because events were missed. Text that is not shown early comes through the log."""
         self._ahead.clear()
         self._parts.clear()
 
@@ -52,7 +51,7 @@ class EarlyGrowth:
         return event
 
     def pass_logged(self, event: Event) -> Event | None:
-        """Return what is to be shown of an event of ours that came through the log, None if all of it was shown."""
+        """Return the rest of one of our own events that came through the log, without what was shown early; None if nothing is left."""
         match event:
             case PartGrew():
                 return self._pass_growth(event)
@@ -66,8 +65,10 @@ class EarlyGrowth:
         return event
 
     def give_up(self, event: Event) -> None:
-        """Show no more growth of what an event ends. If it is of another node, that has taken over the session, and what a run here
-        still says is stored nowhere."""
+        """Show no more growth of the parts that an event replaces or removes.
+
+        If it is an event of another node, that node has taken over the session, and later text of a run here is not stored.
+        """
         match event:
             case PartUpdated(part=part):
                 self._parts.pop(part.id, None)
@@ -79,7 +80,7 @@ class EarlyGrowth:
                 pass
 
     def list_unlogged(self) -> list[PartGrew]:
-        """Return what was shown of each part and is not in the log yet, for a listener that joins now."""
+        """Return the text of each part that was shown early and is not in the log yet, for a listener that joins now."""
         return [
             replace(part.last, delta=part.unlogged, offset=part.end - len(part.unlogged))
             for part in self._parts.values()
@@ -87,7 +88,7 @@ class EarlyGrowth:
         ]
 
     def place(self, position: int) -> "EventID":
-        """Return where a listener is that has everything up to a position: it may also have what was shown early."""
+        """Return the place of a listener that has everything up to a position, and perhaps text that was shown early."""
         part = next((id for id, each in reversed(self._parts.items()) if each.unlogged), None)
         return EventID(position) if part is None else EventID(position, part, self._parts[part].end)
 
@@ -118,7 +119,7 @@ def trim_growth(event: PartGrew, start: int) -> PartGrew | None:
 
 
 class EventID(Struct, frozen=True):
-    """Where a listener is: it has everything up to a position, and of one part what was shown early, up to a character."""
+    """The place of a listener: it has everything up to `position`, and the text of `part` up to character `end`, shown early."""
 
     position: int
     part: str = ""

@@ -34,7 +34,10 @@ from weft.server.early_growth import EarlyGrowth
 MAX_FRAMES = 8192
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 WHOLE_PART_SECONDS = 0.1
-WAKE_SECONDS = 0.01
+# If the model pauses, a listener of whole parts gets the last pieces after this time.
+PAUSE_SECONDS = 0.15
+# Shorter than a pulse of the connections to models, so that pieces of answers that arrived together do not wait again.
+WAKE_SECONDS = 0.008
 MAX_DIGITS = 20
 CHUNK_BYTES = 1 << 20
 NO_LIMIT = sys.maxsize
@@ -84,7 +87,7 @@ class StreamStyle(Struct, frozen=True, kw_only=True):
 
 
 class Signal:
-    """Wakes all waiting tasks. When many events arrive it wakes them at most a hundred times a second."""
+    """Wakes all waiting tasks. When many events arrive it wakes them at most once in `WAKE_SECONDS`."""
 
     def __init__(self) -> None:
         self._waiters: set[asyncio.Future[bool]] = set()
@@ -134,8 +137,8 @@ def _set_result(waiter: asyncio.Future[bool], fired: bool) -> None:
 class EventCounter:
     """Numbers the events of all feeds, so that one id is the position of a listener in all feeds.
 
-    `name` distinguishes our ids from those before a restart. `closed` is the last number of a feed that was closed. With a
-    `cluster`, ids have the position in its log instead of our number, so that a listener can resume on any node.
+    `name` distinguishes our ids from those before a restart. `closed` is the last number of a feed that was closed. `listeners`
+    counts those to any feed. With a `cluster`, ids have the position in its log instead of our number, so that a listener can resume on any node.
     """
 
     def __init__(self, name: str, cluster: Cluster | None = None) -> None:
@@ -145,8 +148,11 @@ class EventCounter:
         self.signal = Signal()
         self.last = 0
         self.closed = 0
+        self.listeners = 0
         self.ended = False
-        self.has_pages = False  # since a page first listened, to any feed
+        # Since the first of them listened, to any feed: one that reconnects needs what happened meanwhile.
+        self.has_pages = False
+        self.has_delta_listeners = False
 
     def next(self) -> int:
         self.last += 1
@@ -172,9 +178,13 @@ class EventCounter:
 
 
 class GrowingPart:
-    """A part whose text arrives in pieces. They are joined only when a listener needs the whole."""
+    """A part whose text arrives in pieces. They are joined only when a listener needs the whole.
+
+    `next_at` is when the whole may be sent again.
+    """
 
     def __init__(self, part: TextPart | ReasoningPart) -> None:
+        self.next_at = 0.0
         self._part = part
         self._pieces = [part.text]
         self._length = self._sent = len(part.text)
@@ -282,7 +292,7 @@ class EventFeed:
         self.closed = False
         self.listeners: dict[Granularity, int] = {"deltas": 0, "whole": 0, "view": 0}
         self.has_listeners = asyncio.Event()
-        self.has_no_listeners = asyncio.Event()  # always the opposite of the other
+        self.has_no_listeners = asyncio.Event()  # always the opposite of `has_listeners`
         self.has_no_listeners.set()
         self._counter = counter
         self.directory = directory
@@ -312,19 +322,24 @@ class EventFeed:
     def add_listener(self, granularity: Granularity) -> None:
         """Count a new listener."""
         self.listeners[granularity] += 1
-        self._counter.has_pages = self._counter.has_pages or granularity == "view"
+        self._counter.listeners += 1
+        self._counter.has_pages |= granularity == "view"
+        self._counter.has_delta_listeners |= granularity == "deltas"
         self.has_listeners.set()
         self.has_no_listeners.clear()
 
     def remove_listener(self, granularity: Granularity) -> None:
         """Stop counting a listener."""
         self.listeners[granularity] -= 1
+        self._counter.listeners -= 1
         if not any(self.listeners.values()):
             self.has_listeners.clear()
             self.has_no_listeners.set()
 
     async def flush_listeners(self) -> None:
         """Let listeners send what has happened so far, as far as that is possible without waiting."""
+        if not self._counter.listeners:
+            return
         for _ in range(FLUSH_TURNS):  # for events on their way from the bus
             await asyncio.sleep(0)
         self.signal.flush()
@@ -346,18 +361,18 @@ class EventFeed:
 
     def add(self, event: Event, *, relayed: bool = False, id: str | None = None) -> None:
         """Add an event. One that is `relayed` belongs to another directory. `id` is given if it is not the usual one."""
-        # A page that reconnects needs what happened meanwhile, so its frames are made from the first page on.
         has_views = self._counter.has_pages and not relayed
-        # Most events are the same for every listener; those about messages are not the same for a page.
+        if type(event) is PartGrew:  # most events are
+            if self._counter.has_delta_listeners:
+                self._put(encode_event(event), DELTAS, relayed=relayed, id=id)
+            self._grow(event)
+            if has_views:
+                self._views.grow(event, self._growing_parts.get(event.part_id))
+            return
+        # Most other events are the same for every listener; those about messages are not the same for a page.
         is_detail = isinstance(event, MessageUpdated | MessageRemoved | PartRemoved | SessionDiffed)
         audience = PLAIN if has_views or is_detail else None
         match event:
-            case PartGrew():
-                self._put(encode_event(event), DELTAS, relayed=relayed, id=id)
-                self._grow(event)
-                if has_views:
-                    self._views.grow(event, self._growing_parts.get(event.part_id))
-                return
             case PartUpdated(part=part):
                 self._changed_parts.pop(part.id, None)
                 self._growing_parts.pop(part.id, None)
@@ -458,18 +473,37 @@ class EventFeed:
             return
         part.grow(event)
         self._changed_parts[event.part_id] = None
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(WHOLE_PART_SECONDS, self._send_whole_parts)
+        loop = asyncio.get_running_loop()
+        # The first piece after `next_at` sends the whole, and no timer does so at `next_at`: so the listener gets the newest text.
+        if loop.time() >= part.next_at:
+            self._send_whole_part(event.part_id)
+        elif self._timer is None:
+            self._timer = loop.call_later(PAUSE_SECONDS, self._send_paused_parts)
+
+    def _send_paused_parts(self) -> None:
+        """Send the parts that wait for a piece to send them, because none has arrived for a while."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        for part in [id for id in self._changed_parts if loop.time() >= self._growing_parts[id].next_at]:
+            self._send_whole_part(part)
+        if self._changed_parts:
+            self._timer = loop.call_later(PAUSE_SECONDS, self._send_paused_parts)
 
     def _send_whole_parts(self) -> None:
-        """Add the whole text of the parts that have grown, for listeners that need it."""
+        """Send all parts that have grown."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        changed, self._changed_parts = self._changed_parts, {}
+        for part in list(self._changed_parts):
+            self._send_whole_part(part)
+
+    def _send_whole_part(self, id: PartID) -> None:
+        """Add the whole text of a part for listeners that need it."""
+        part = self._growing_parts[id]
+        part.next_at = asyncio.get_running_loop().time() + WHOLE_PART_SECONDS
+        del self._changed_parts[id]
         if self.listeners["whole"]:
-            for part in changed:
-                self._put(encode_event(self._growing_parts[part].to_event()), WHOLE)
+            self._put(encode_event(part.to_event()), WHOLE)
 
     def _put_view(self, body: bytes, about: SessionID | None) -> None:
         self._put(body, VIEW, about=about)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -21,6 +21,7 @@ from weft.errors import (
     NotFoundError,
     StoreError,
 )
+from weft.model.event import Event, SessionDeleted
 from weft.model.ids import GLOBAL_PROJECT, SessionID
 from weft.model.principal import Caller
 from weft.model.session import AnyStatus, Busy, SessionInfo
@@ -74,6 +75,8 @@ class InnerServers(Protocol):
 
     def list_servers(self) -> list["HttpServer"]: ...
 
+    async def get_api(self, principal: str, directory: str) -> Api: ...
+
     async def shut_down(self, grace: float) -> None: ...
 
     async def end(self) -> None: ...
@@ -90,7 +93,8 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
     * `note` writes a line to the log, `on_request` is called after each request;
     * `now` returns the time in milliseconds;
     * `watch_files` reports changes that other programs make to files, while a client listens;
-    * `cluster` are the other nodes that serve the same sessions, None if this is a server by itself;
+    * `cluster` are the other nodes that serve the same sessions, None if this is a server by itself; `open_cluster` shows a principal its
+      part of them;
     * `ended_logins` remembers logouts beyond a restart; without it, until the server ends.
     """
 
@@ -108,6 +112,7 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
     idle_seconds: float = IDLE_SECONDS
     watch_files: WatchFiles = watch_nothing
     cluster: Cluster | None = None
+    open_cluster: Callable[[Caller], AbstractAsyncContextManager[Cluster]] | None = None
     ended_logins: EndedLogins | None = None
 
 
@@ -117,7 +122,9 @@ class HttpServer:
     def __init__(self, setup: ServerSetup, routes: Iterable[HttpOperation]) -> None:
         self.setup = setup
         self.routes = tuple(routes)
-        self._allowed = tuple(os.path.realpath(each) for each in (setup.default_directory, *setup.allowed))
+        roots = () if setup.cluster is None else setup.cluster.workspace_roots
+        self._default = os.path.realpath(setup.default_directory)
+        self._allowed = (self._default, *map(os.path.realpath, (*setup.allowed, *roots)))
         self._directories: Directories | None = None
         self.cluster = setup.cluster
         self.counter = EventCounter(setup.name, setup.cluster)
@@ -143,7 +150,7 @@ class HttpServer:
             open=setup.open,
             note=setup.note,
             idle_seconds=setup.idle_seconds,
-            on_event=self.event_metrics.add,
+            on_event=self._note_event,
             watch_files=setup.watch_files,
             blocks=self.blocks,
         )
@@ -161,6 +168,11 @@ class HttpServer:
                 await self._directories.end()
                 for task in background:
                     task.cancel()
+
+    def _note_event(self, event: Event) -> None:
+        self.event_metrics.add(event)
+        if isinstance(event, SessionDeleted):
+            self.idempotency_keys.forget(event.info.id)
 
     async def _follow_cluster(self, cluster: Cluster, directories: Directories) -> None:
         """Pass on the events of all nodes. After a gap, listeners are told to read everything again."""
@@ -214,9 +226,8 @@ class HttpServer:
 
     def resolve_directory(self, scope: Scope) -> str:
         """Return the directory that a request is about, as a real path."""
-        return self.resolve(
-            find_directory(scope["query_string"], read_headers(scope)) or self.setup.default_directory
-        )
+        named = find_directory(scope["query_string"], read_headers(scope))
+        return self.resolve(named) if named else self._default
 
     def resolve(self, path: str) -> str:
         """Return the real path of a directory. Raise `InvalidInputError` if it is not a path."""
@@ -247,9 +258,7 @@ class HttpServer:
     async def get_directory(self, directory: str) -> OpenDirectory:
         """Return a directory that a caller named, opening it if needed. Raise `DirectoryNotServedError` if callers may not name it."""
         directories = self.directories
-        served = directory in directories.list_open() or any(
-            is_below(directory, each) for each in self._allowed
-        )
+        served = directory in directories.list_open() or self._is_allowed(directory)
         if not served and self.setup.confined:
             raise DirectoryNotServedError(directory, hint="ask the administrator of the server for it")
         if not served:
@@ -257,9 +266,23 @@ class HttpServer:
             check_served(directory, await api.workspace.list_projects())
         return await directories.get(directory)
 
+    def _is_allowed(self, directory: str) -> bool:
+        return any(is_below(directory, each) for each in self._allowed)
+
     async def get_api(self, directory: str) -> Api:
         """Return the `Api` of a directory without checking whether callers may name it."""
         return (await self.directories.get(directory)).api
+
+    async def get_api_of(self, directory: str, owner: str) -> Api:
+        """Return the `Api` of a directory for a principal, or for the administrator if `owner` is "".
+
+        Raise `NotFoundError` if there is no such principal, `DirectoryNotServedError` if it may not work there (any more).
+        """
+        if not owner:
+            return await self.get_api(directory)
+        if self.principals is None:
+            raise NotFoundError("principal", owner)
+        return await self.principals.get_api(owner, directory)
 
     async def choose_directory(
         self, default: OpenDirectory, session: SessionID, route: Route
@@ -278,13 +301,16 @@ class HttpServer:
         opened = self.directories.list_open().get(directory)
         if opened is not None:
             return opened
-        if not route.home or (await _is_missing(directory) and await _belongs_to_project(default.api, info)):
+        if not route.session_directory or (
+            await _is_missing(directory) and await _belongs_to_project(default.api, info)
+        ):
             return default
         try:
             return await self.get_directory(directory)
         except (DirectoryNotServedError, DirectoryError):
-            # With other nodes, what is wanted is stored for the one that has the directory.
-            if route.home == "needs" and self.cluster is None:
+            # With other nodes, what is wanted is stored for the one that has the directory. A principal may have lost the right to it.
+            is_allowed = not self.setup.confined or self._is_allowed(directory)
+            if route.session_directory == "required" and (self.cluster is None or not is_allowed):
                 raise
             return default
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from weft.model.event import (
     Event,
     MessageUpdated,
+    PartGrew,
     PartUpdated,
     SessionCompacted,
     SessionDeleted,
@@ -128,10 +129,12 @@ class EventMetrics:
         )
         self._failures: Counter[str] = Counter()
         self._running: dict[SessionID, bool] = {}
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen: OrderedDict[str, SessionID] = OrderedDict()
 
     def add(self, event: Event) -> None:
         self.events += 1
+        if type(event) is PartGrew:  # most events are
+            return
         match event:
             case StatusChanged(session_id=session, status=status):
                 self._count_status(session, status)
@@ -139,14 +142,15 @@ class EventMetrics:
                 self._running.pop(session, None)
             case SessionDeleted(info=info):
                 self._running.pop(info.id, None)
+                self._forget(info.id)
             case SessionCompacted():
                 self._compactions += 1
             case SessionFailed(error=error):
                 self._failures["unknown" if error is None else str(error.__struct_config__.tag)] += 1
             case MessageUpdated(info=AssistantMessage() as info) if info.session_id in self._running:
-                self._prompts += self._is_new(info.parent_id)
+                self._prompts += self._is_new(info.parent_id, info.session_id)
             case PartUpdated(part=StepFinishPart() as part) if part.session_id in self._running:
-                if self._is_new(part.id):
+                if self._is_new(part.id, part.session_id):
                     self._count_step(part)
             case _:
                 pass
@@ -175,13 +179,18 @@ class EventMetrics:
             cache_write=tokens.cache.write,
         )
 
-    def _is_new(self, id: str) -> bool:
+    def _is_new(self, id: str, session: SessionID) -> bool:
         new = id not in self._seen
-        self._seen[id] = None
+        self._seen[id] = session
         self._seen.move_to_end(id)
         if len(self._seen) > MAX_SEEN_IDS:
             self._seen.popitem(last=False)
         return new
+
+    def _forget(self, session: SessionID) -> None:
+        """Forget the ids of a removed session, which is not heard of again."""
+        for id in [id for id, owner in self._seen.items() if owner == session]:
+            del self._seen[id]
 
     def lines(self) -> list[str]:
         tokens = dict(self._tokens)

@@ -56,14 +56,14 @@ ERROR_RESPONSE = {
 def to_document(routes: Iterable[HttpOperation], *, version: str) -> dict[str, Any]:
     """Return the OpenAPI document of the routes."""
     all_routes = tuple(routes)
-    types = [type_ for route in all_routes for type_ in (route.gives, route.takes) if type_ is not None]
+    types = [type_ for route in all_routes for type_ in (route.returns, route.takes) if type_ is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=SCHEMA_REF + "{name}")
     schema = iter(schemas)
     paths: dict[str, Any] = {}
     for route in all_routes:
-        gives = next(schema) if route.gives is not None else None
+        returned = next(schema) if route.returns is not None else None
         takes = next(schema) if route.takes is not None else None
-        paths.setdefault(route.path, {})[route.method.lower()] = _to_operation(route, gives, takes)
+        paths.setdefault(route.path, {})[route.method.lower()] = _to_operation(route, returned, takes)
     return {
         "openapi": "3.1.0",
         "info": {"title": "weft", "version": version, "description": "Sessions of coding agents over HTTP"},
@@ -91,21 +91,21 @@ def _to_component(schema: dict[str, Any]) -> Any:
     )
 
 
-def _to_operation(route: HttpOperation, gives: Any, takes: Any) -> dict[str, Any]:
+def _to_operation(route: HttpOperation, returned: Any, takes: Any) -> dict[str, Any]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": _to_path_schema(name, route.path)}
         for name in PATH_PARAMETER.findall(route.path)
     ]
     response: dict[str, Any] = {"description": route.about}
-    if gives is not None:
-        response["content"] = {route.media: {"schema": to_wire_schema(gives)}}
+    if returned is not None:
+        response["content"] = {route.media: {"schema": to_wire_schema(returned)}}
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.about,
         "tags": [route.name.partition(".")[0]],
         "parameters": [*parameters, *_to_parameters(route.query)],
         "responses": {
-            "200" if gives is not None else "204": response,
+            "200" if returned is not None else "204": response,
             "4XX": ERROR_RESPONSE,
             "5XX": ERROR_RESPONSE,
         },

@@ -70,8 +70,8 @@ class LoginInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PageLogins:
     """Makes and checks the cookies of browsers. Without a password nobody has to log in.
 
-    `now` returns the time in milliseconds. A login that was ended stays so: `ended` remembers it, also for other nodes and after
-    a restart. Without it, this server remembers it until it ends itself.
+    `now` returns the time in milliseconds. `ended` stores which logins were ended, for other nodes and after a restart.
+    Without it, this process remembers them.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class PageLogins:
         return None if await self._has_ended(login) else login
 
     async def is_valid(self, login: str) -> bool:
-        """Return whether a login that was found has not ended since. What the store says is believed for a second."""
+        """Return whether a login is still valid. What the store answers is cached for a second."""
         if login in self._revoked:
             return False
         if self._now() - self._asked.get(login, 0) < ASK_MS:

@@ -13,6 +13,7 @@ from weft.model.wire import decode
 from weft.server.route import Route
 
 MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+MAX_LENGTH_DIGITS: Final = 20
 MAX_DEPTH: Final = 64
 MAX_QUERY_FIELDS: Final = 64
 # Possessive quantifiers: with backtracking a long string costs seconds.
@@ -32,7 +33,8 @@ class BodyTooLargeError(Exception):
 async def read_body(receive: Receive, headers: Mapping[str, str]) -> bytes:
     """Read the whole body. Raise `BodyTooLargeError` as soon as it is known to be too large."""
     length = headers.get("content-length", "")
-    if length.isdecimal() and int(length) > MAX_BODY_BYTES:
+    # Python refuses to read a number with thousands of digits.
+    if length.isdecimal() and int(length[:MAX_LENGTH_DIGITS]) > MAX_BODY_BYTES:
         raise BodyTooLargeError
     pieces: list[bytes] = []
     size, more = 0, True
@@ -78,8 +80,7 @@ def is_too_deep(raw: bytes) -> bool:
 def decode_query(kind: type[Struct], query_string: bytes) -> Struct:
     """Return the query as the type that the route declares. Unknown parameters are ignored, as clients expect."""
     parameters = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)[:MAX_QUERY_FIELDS])
-    names = {field.encode_name for field in msgspec.structs.fields(kind)}
-    values = {name: value for name, value in parameters.items() if name in names}
+    values = {name: value for name, value in parameters.items() if name in kind.__struct_encode_fields__}
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:

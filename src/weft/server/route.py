@@ -114,7 +114,7 @@ class HttpOperation(Struct, frozen=True, kw_only=True):
     """One operation as the OpenAPI document describes it: its method and path, and its types.
 
     * `takes` is the type of the body, None for no body; an `optional` body may be absent;
-    * `gives` is the type of the answer, None for an answer without a body.
+    * `returns` is the type of the answer, None for an answer without a body.
 
     An operation that is no `Route` answers with a stream or a file, and has an endpoint of its own in `application`.
     """
@@ -123,7 +123,7 @@ class HttpOperation(Struct, frozen=True, kw_only=True):
     path: str
     name: str
     about: str
-    gives: Any = None
+    returns: Any = None
     takes: Any = None
     optional: bool = False
     media: Media = "application/json"
@@ -134,19 +134,19 @@ class Route(HttpOperation, frozen=True, kw_only=True):
     """An operation that the function `run` carries out. The server decodes its input and encodes its answer.
 
     * A route with `server_only` is called with a `ServerCall`, any other with a `DirectoryCall`.
-    * `home` says what a route about a session does if the caller names no directory: it `needs` the session's own
-      directory, it `wants` it for a better answer, or it works in any directory.
+    * `session_directory` says in which directory a route about a session is called if the caller names none: the session's
+      own directory is `required`, `preferred` because the answer is better there, or not needed.
     """
 
     run: Callable[[Any], Awaitable[Any]]
     server_only: bool = False
-    home: Literal["", "wants", "needs"] = ""
+    session_directory: Literal["", "preferred", "required"] = ""
 
 
 def route(method: Method, path: str, name: str, run: Callable[[Any], Awaitable[Any]], **more: Any) -> Route:
     """Return a route for a function. Its docstring becomes the summary, its return type the type of the answer."""
     hints = get_type_hints(run)
-    gives = more.pop("gives", hints["return"])
+    returns = more.pop("returns", hints["return"])
     about = (run.__doc__ or "").strip().partition("\n")[0].rstrip(".")
     return Route(
         method=method,
@@ -154,7 +154,7 @@ def route(method: Method, path: str, name: str, run: Callable[[Any], Awaitable[A
         name=name,
         about=about,
         run=run,
-        gives=None if gives is type(None) else gives,
+        returns=None if returns is type(None) else returns,
         server_only=hints["call"] is ServerCall,
         **more,
     )

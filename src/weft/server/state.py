@@ -19,7 +19,7 @@ MAX_TICKETS: Final = 1000
 
 
 class IssuedTicket(Struct, frozen=True, kw_only=True):
-    """What a ticket is good for, and the `Authorization` header of the request that asked for it: it lends no more than that."""
+    """The path that a ticket opens, and the `Authorization` header of the request that asked for it. It grants no more than that."""
 
     path: str
     expires: float
@@ -36,7 +36,7 @@ class Tickets:
         self._valid: dict[str, IssuedTicket] = {}
 
     def issue(self, path: str, seconds: float = TICKET_SECONDS, *, authorization: str = "") -> str:
-        """Return a new ticket for a path, valid for so many seconds."""
+        """Return a new ticket for a path, valid for some `seconds`."""
         now = asyncio.get_running_loop().time()
         self._valid = {ticket: issued for ticket, issued in self._valid.items() if issued.expires > now}
         while len(self._valid) >= MAX_TICKETS:
@@ -46,7 +46,7 @@ class Tickets:
         return ticket
 
     def take(self, ticket: str, path: str) -> IssuedTicket | None:
-        """Return what a ticket is good for, None if it is not valid for this path. It is not valid again."""
+        """Use up a ticket. Return what it permits, None if it is not valid for this path."""
         issued = self._valid.pop(ticket, None)
         if issued is None or issued.path != path or issued.expires <= asyncio.get_running_loop().time():
             return None
@@ -70,7 +70,7 @@ class AddressAttempts:
 
 
 class PasswordAttempts:
-    """Slows down whoever guesses the password, each address by itself.
+    """Slows down guesses at the password, for each address separately.
 
     * The answer to a wrong password takes longer with each one, until a valid one comes from the same address.
     * While `MAX_DELAYED` answers of an address are delayed, no password from it is tried. Otherwise it could guess many at once,
@@ -167,6 +167,11 @@ class IdempotencyKeys:
         self._ids.move_to_end(key_id)
         while len(self._ids) > MAX_KEYS:
             self._ids.popitem(last=False)
+
+    def forget(self, session: SessionID) -> None:
+        """Forget the keys of a removed session."""
+        for key_id in [key_id for key_id in self._ids if key_id[0] == session]:
+            del self._ids[key_id]
 
     async def _find(self, api: Api, session: SessionID, head: str) -> MessageID | None:
         """Search the recent messages of the session; after a restart they are the only record."""

@@ -214,6 +214,7 @@ class ServerEventStream:
             each for each, position in self._positions.items() if each.closed and position == each.position()
         ]:
             del self._positions[feed]
+            feed.remove_listener(self._style.granularity)
         return b"".join(new_frames)
 
     def _list_feeds_with_new_frames(self) -> list[tuple[int, EventFeed]]:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
 from typing import Any
 
 from msgspec import Struct
@@ -11,11 +10,11 @@ from msgspec.structs import replace
 from weft.host.now import day_of, find_midnight
 from weft.model.ids import SessionID
 from weft.model.message import AnyMessage
-from weft.model.session import SessionInfo
+from weft.model.session import SessionInfo, get_ledger
 from weft.model.session_query import SessionQuery
 from weft.model.spending import UNLIMITED, Budget, Budgets, Ledger, Spent, add_spent, to_child_spent
 from weft.model.wire import Wire, always, from_plain, to_plain
-from weft.session.totals import count_messages, get_ledger
+from weft.session.totals import count_messages
 from weft.store.contract import Store
 from weft.store.statistics import HOUR_MS
 
@@ -254,19 +253,3 @@ class DirectoryBudgets:
             return False
         self._warnings.add(warning)
         return True
-
-
-def subtract_spent(spent: Spent, before: Spent) -> Spent:
-    """Return what was spent since `before`."""
-    return Spent(
-        cost=max(Decimal(0), spent.cost - before.cost),
-        input=spent.input - before.input,
-        output=spent.output - before.output,
-        reasoning=spent.reasoning - before.reasoning,
-        cache_read=spent.cache_read - before.cache_read,
-        cache_write=spent.cache_write - before.cache_write,
-        priced=spent.priced,
-        counted=spent.counted,
-        steps=spent.steps - before.steps,
-        ms=spent.ms - before.ms,
-    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import ConflictError, InvalidInputError
+from weft.errors import ConflictError, InvalidInputError, NotFoundError, UnreadableError
 from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.event import TodoUpdated
@@ -27,12 +27,12 @@ from weft.model.session import (
 )
 from weft.model.session_query import SessionQuery
 from weft.session.tree import FamilySearch, make_child_data, make_child_rules
-from weft.store.contract import Key, Store
+from weft.store.contract import Key, SessionEditor, Store
 from weft.version import VERSION
 
 
 class SessionMaker(Struct, frozen=True, kw_only=True):
-    """What creating a session needs."""
+    """What creating a session needs: where to write, the clock, ids, random bytes, and the place of the session."""
 
     journal: Journal
     clock: Clock
@@ -78,6 +78,17 @@ async def list_sessions(store: Store, project: ProjectID, query: SessionQuery) -
     return await store.query_sessions(query)
 
 
+async def exists(store: Store, id: SessionID) -> bool:
+    """Return True if a session exists, even if its document cannot be read."""
+    try:
+        await store.get_session(id)
+    except UnreadableError:
+        return True
+    except NotFoundError:
+        return False
+    return True
+
+
 async def list_descendants(store: Store, root: SessionID) -> list[SessionInfo]:
     """Return all sessions below one, each after its parent."""
     search = FamilySearch(root)
@@ -86,12 +97,9 @@ async def list_descendants(store: Store, root: SessionID) -> list[SessionInfo]:
     return search.descendants
 
 
-async def touch(journal: Journal, session: SessionID, now: int) -> SessionInfo:
-    """Set the time of last use to now, and return the session."""
-    return await journal.edit(
-        session,
-        lambda stored: replace(stored, time=replace(stored.time, updated=max(now, stored.time.updated))),
-    )
+def make_touch(now: int) -> SessionEditor:
+    """Return an editor that sets the time of last use to now."""
+    return lambda stored: replace(stored, time=replace(stored.time, updated=max(now, stored.time.updated)))
 
 
 def _check_directory(directory: str) -> str:
@@ -108,7 +116,7 @@ MAX_NOTE_LENGTH = 2000
 async def edit(
     journal: Journal,
     id: SessionID,
-    editor: Callable[[SessionInfo], SessionInfo],
+    editor: SessionEditor,
     *,
     expected: SessionInfo | None = None,
 ) -> SessionInfo:
@@ -229,7 +237,7 @@ def check_tag(text: str) -> str:
 
 
 def briefing_key(session: SessionID) -> Key:
-    """Return the store key of what the model was told before the conversation. The value is deleted with the session."""
+    """Return the store key of the briefing, which the model gets before the conversation. The value is deleted with the session."""
     return ("prompt", session)
 
 

@@ -15,14 +15,19 @@ from weft.session.lifecycle import briefing_key, list_descendants
 from weft.store.contract import Store
 
 RevokeShare = Callable[[SessionInfo], Awaitable[None]]
+WithdrawWaiting = Callable[[SessionID], Awaitable[object]]
 
 
 async def revoke_nothing(_: SessionInfo) -> None:
     """Do nothing: nothing can have been shared."""
 
 
+async def withdraw_nothing(_: SessionID) -> None:
+    """Do nothing: without other nodes nothing waits for one."""
+
+
 class Remover(Struct, frozen=True, kw_only=True):
-    """What removing a session needs. `stop` ends its run, `revoke` ends its share."""
+    """What removing a session needs. `stop` ends its run, `withdraw` withdraws what waits for a node, `revoke` ends its share."""
 
     store: Store
     journal: Journal
@@ -30,6 +35,7 @@ class Remover(Struct, frozen=True, kw_only=True):
     owner: str
     stop: Callable[[SessionID], Awaitable[object]]
     revoke: RevokeShare = revoke_nothing
+    withdraw: WithdrawWaiting = withdraw_nothing
 
 
 async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list[SessionInfo]:
@@ -43,6 +49,7 @@ async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list
         family = await hold_leases(remover, root, leases)
         for session in reversed(family):
             await remover.revoke(session)
+            await remover.withdraw(session.id)
         if trash:
             await remover.journal.discard([session.id for session in family], at=remover.clock.now())
         else:

@@ -38,7 +38,7 @@ class SessionStep(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What the model said, without what it thought."""
+        """The text of the model, without its reasoning."""
         return "\n".join(part.text for part in self.message.parts if isinstance(part, TextPart))
 
     @property

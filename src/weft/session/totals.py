@@ -16,7 +16,7 @@ from weft.model.failure import BudgetFailure
 from weft.model.ids import ProjectID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage
 from weft.model.part import Tokens
-from weft.model.session import SessionInfo, get_weft_data, with_weft_data
+from weft.model.session import SessionInfo, get_ledger, get_weft_data, with_weft_data
 from weft.model.spending import Ledger, Spending, Spent, add_spent, to_child_spent, to_spent, total_spent
 from weft.session.lifecycle import list_descendants
 from weft.store.contract import Store
@@ -42,11 +42,6 @@ def add_own_spending(session: SessionInfo, spent: Spent) -> SessionInfo:
     """Return the session with a cost in its ledger that no message contains."""
     ledger = get_ledger(session)
     return with_ledger(session, replace(ledger, own=add_spent((ledger.own, spent))))
-
-
-def get_ledger(session: SessionInfo) -> Ledger:
-    # A message older than its session was copied by a fork, and counts in the original. OpenCode counts it in both.
-    return get_weft_data(session).spent or Ledger(until=session.time.created - 1)
 
 
 def count_messages(ledger: Ledger, messages: Iterable[AnyMessage]) -> Ledger:
@@ -79,14 +74,16 @@ def list_countable(messages: list[AnyMessage]) -> list[AnyMessage]:
     return [message for message in messages if first_open is None or message.time.created < first_open]
 
 
+def count_spending(session: SessionInfo, messages: list[AnyMessage]) -> SessionInfo:
+    """Return a session whose ledger has counted what these messages cost."""
+    return with_ledger(session, count_messages(get_ledger(session), list_countable(messages)))
+
+
 async def update_ledger(journal: Journal, session: SessionID, messages: list[AnyMessage]) -> None:
     """Update the ledger of a session, and those of its ancestors."""
-    messages = list_countable(messages)
     # A session that was removed meanwhile needs no ledger.
     with suppress(NotFoundError):
-        child = await journal.edit(
-            session, lambda stored: with_ledger(stored, count_messages(get_ledger(stored), messages))
-        )
+        child = await journal.edit(session, lambda stored: count_spending(stored, messages))
         visited = {child.id}
         while child.parent_id is not None and child.parent_id not in visited:
             visited.add(child.parent_id)

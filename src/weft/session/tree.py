@@ -3,9 +3,8 @@
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 
-from weft.errors import AmbiguousError, InvalidIdError, NotFoundError
+from weft.errors import AmbiguousError, InvalidIdError, NotFoundError, find_similar
 from weft.model.ids import GLOBAL_PROJECT, PREFIXES, SessionID
 from weft.model.permission import Ruleset
 from weft.model.session import (
@@ -71,7 +70,7 @@ LAST = "last"
 LIST_HINT = "list them: weft session list --all"
 START_HINT = 'start one: weft run "…"; or name one: weft session list --all'
 MAX_SUGGESTIONS = 3
-_ID_OR_PREFIX = re.compile(r"[0-9A-Za-z_]{1,64}")
+_ID_OR_PREFIX = r"[0-9A-Za-z_]{1,64}"
 ID_START = f"{PREFIXES['session']}_"
 
 
@@ -82,7 +81,7 @@ def choose_session(
 
     Raise `InvalidIdError`, `AmbiguousError` or `NotFoundError`.
     """
-    if _ID_OR_PREFIX.fullmatch(typed) is None:
+    if re.fullmatch(_ID_OR_PREFIX, typed) is None:
         raise InvalidIdError("session", typed)
     for sessions in (here, everywhere):
         matches = [session for session in sessions if _has_prefix(session, typed)]
@@ -90,7 +89,10 @@ def choose_session(
             raise AmbiguousError("session", typed, [session.id for session in matches])
         if matches:
             return matches[0]
-    near = get_close_matches(typed, [session.id for session in everywhere], n=MAX_SUGGESTIONS, cutoff=0.8)
+    ids = [session.id for session in everywhere]
+    near = find_similar(typed, ids, n=MAX_SUGGESTIONS, cutoff=0.8)
+    if hint == LIST_HINT:  # nothing in the trash has this name
+        near += find_similar(typed, [LAST], cutoff=0.7)
     raise NotFoundError("session", typed, near=near, hint=hint)
 
 

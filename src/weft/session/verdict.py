@@ -1,4 +1,4 @@
-"""Judge what became of a call whose process died, from what the call recorded of itself and what was found afterwards (pure)."""
+"""Decide what became of a call whose process died, from its own notes and from what was found afterwards (pure)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -168,7 +168,7 @@ def _judge_command(
 
 
 def _judge_exit(findings: CallFindings, last: CallResult) -> CallVerdict:
-    """Return the verdict on a command of which only its supervisor knows that it ended."""
+    """Return the verdict on a command whose end only its supervisor recorded."""
     why = f"It finished with exit code {findings.code}, but its result was not recorded. {OUTPUT_MAY_LACK_ITS_END}"
     result = replace(last, metadata={**last.metadata, "exit": findings.code, "truncated": False})
     return CallVerdict(kind="finished", why=why, files=findings.changed, result=result)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from weft.bus import Bus
 from weft.errors import NotFoundError, StoreError, WeftError
 from weft.host.tasks import open_tasks
-from weft.model.event import Event, SessionIdled, SessionUpdated, SessionWarned, session_of
+from weft.model.event import Event, SessionCreated, SessionIdled, SessionUpdated, SessionWarned, session_of
 from weft.model.ids import SessionID
 from weft.share.contract import GoneError, ShareContext
 from weft.share.records import ShareRecord, ShareRecords
@@ -24,7 +24,7 @@ CLOSE_TIMEOUT_SECONDS = 8.0
 
 
 class ShareSync:
-    """Sends changes a second after they happen. What fails is sent again with the next change, or at the end."""
+    """Sends changes a second after they happen. Changes that could not be sent are sent again with the next one, or at the end."""
 
     def __init__(self, context: ShareContext, bus: Bus) -> None:
         self._context = context
@@ -63,7 +63,7 @@ class ShareSync:
                 await self._try_send(delivery)
 
     async def catch_up(self) -> None:
-        """Send everything that was not sent yet. OpenCode loses it at the end of a process, and so all of a short run."""
+        """Send everything that was not sent yet. OpenCode loses this when a process ends, and so loses a short run completely."""
         await self._find_unsent()
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
@@ -75,9 +75,13 @@ class ShareSync:
         session = session_of(event)
         if session is None or isinstance(event, SessionWarned):
             return
-        self._changed.add(session)
-        if isinstance(event, SessionUpdated | SessionIdled):
+        if isinstance(event, SessionCreated | SessionUpdated):
+            if event.info.share is None and session not in self._deliveries:
+                return  # whoever shares a session, here or in another process, notes that in its document
             self._outdated = True
+        elif isinstance(event, SessionIdled):
+            self._outdated = True
+        self._changed.add(session)
         if self._outdated or session in self._deliveries:
             self._wake.set()
 

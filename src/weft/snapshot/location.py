@@ -200,7 +200,7 @@ def to_limits(setting: Any) -> SnapshotLimits:
     )
 
 
-def default_base(data: str) -> str:
+def get_default_base(data: str) -> str:
     """Return the directory of all snapshots. OpenCode's own are in `snapshot`, which we do not touch."""
     return f"{data}/weft/snapshot"
 
@@ -210,7 +210,7 @@ def choose_base(paths: Paths, url: str) -> str:
 
     Each store has its own, because garbage collection only knows the sessions of one store.
     """
-    default, path = default_base(paths.data), _find_path(url)
+    default, path = get_default_base(paths.data), _find_path(url)
     if path == os.path.realpath(paths.storage):
         return default
     name = to_store_identity(url) if path is None else f"{url.partition(':')[0]}:{path}"

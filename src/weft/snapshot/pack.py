@@ -32,7 +32,7 @@ FORBIDDEN_NAMES: Final = frozenset((b"", b".", b"..", b".git"))
 
 
 def pack_files(tracker: FileTracker, paths: Collection[bytes]) -> FileTrees:
-    """Store these files as they are now. Raise `ConflictError` for what is neither a file nor a link, or is too large."""
+    """Store these files as they are now. Raise `ConflictError` for a path that is neither a file nor a link, or is too large."""
     tracker.make()
     present: dict[bytes, FileEntry] = {}
     absent: dict[bytes, FileEntry] = {}

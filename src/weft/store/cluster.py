@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from weft.api.cluster import ClusterStatus
@@ -34,7 +35,10 @@ class NewDelivery(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A delivery that a node has taken. `takes` counts how often it was taken; `outcome` is what the caller was told already."""
+    """A delivery that a node has taken. `takes` counts how often it was taken; `outcome` is what the caller was told already.
+
+    `owner` is the principal who wants it, "" for the administrator.
+    """
 
     number: int
     key: str
@@ -45,6 +49,15 @@ class Delivery(NamedTuple):
     body: bytes
     takes: int
     outcome: bytes | None
+    owner: str = ""
+
+
+class AbandonedSession(NamedTuple):
+    """A session whose node died, with its directory and its owner."""
+
+    session: SessionID
+    directory: str
+    owner: str
 
 
 class DeliveryState(NamedTuple):
@@ -54,22 +67,57 @@ class DeliveryState(NamedTuple):
     taken: bool
 
 
-class ClusterStore(Protocol):
-    """Nodes, deliveries and keys. Every time is that of the store: the clocks of nodes may be wrong.
+class InboxStore(Protocol):
+    """The inbox of a store, for those who want something of a session. A principal has one that contains its own sessions only.
 
-    * A node is alive while it sends heartbeats, three for each time that a lease lasts. `beat` returns whether the node is to
-      drain, None if the store does not know it (any more).
     * `put` stores a delivery and wakes the nodes through the event log. It returns False if there is one with this key.
+    * `find_state` returns what became of the delivery with a key, None if there is none.
+    * `withdraw` removes a delivery that nobody has taken, and returns whether it did. `withdraw_all` ends all deliveries of a session
+      that have one of the `kinds` or `keys` and that no live node has taken: their callers get the `outcome`. It returns whether there
+      was any. A delivery is either withdrawn or taken, never both. Listeners who know that it waits are told by the same transaction.
+    * `is_begun` returns True if a live node has taken a delivery of a session and may not yet have its lease.
+    * `is_run_outside` returns True if a process that is no node of this cluster holds the lease of a session.
+    * `list_running` returns the sessions of a directory that run, each with the process that holds its lease. `list_waiting`
+      returns those for which something is stored that no live node can do.
+    * `claim_key` returns the message that a key stands for: the given one if the key is new.
+    """
+
+    async def put(self, delivery: NewDelivery) -> bool: ...
+
+    async def withdraw(self, key: str) -> bool: ...
+
+    async def withdraw_all(
+        self, session: SessionID, *, kinds: Sequence[str] = (), keys: Sequence[str] = (), outcome: bytes
+    ) -> bool: ...
+
+    async def is_begun(self, session: SessionID) -> bool: ...
+
+    async def find_state(self, key: str) -> DeliveryState | None: ...
+
+    async def is_run_outside(self, session: SessionID) -> bool: ...
+
+    async def list_running(self, directory: str) -> dict[SessionID, str]: ...
+
+    async def list_waiting(self, directory: str) -> list[SessionID]: ...
+
+    async def claim_key(self, session: SessionID, key: str, message: MessageID) -> MessageID: ...
+
+
+class ClusterStore(InboxStore, Protocol):
+    """Nodes and what they do. Every time is that of the store: the clocks of nodes may be wrong.
+
+    * A node is alive as long as its last heartbeat is not older than a lease lasts. `beat` returns whether the node is to drain,
+      None if the store does not know it (any more). It raises `NewerFormatError` if the store was upgraded to a format that this
+      version cannot use; the heartbeat counts all the same.
     * `take` gives a node the deliveries of sessions that it runs, and unless it drains those of sessions that nobody runs in
       directories that it serves. No two nodes get the same one. A delivery whose taker died is taken again. After an answer of
       the store was lost, it returns everything that the node has taken and not finished.
     * `finish` stores an outcome for the caller, and whether anything is left to do. It returns False, and stores nothing, if the
       node is no longer the taker. `give_back` opens deliveries for others.
-    * `withdraw` removes a delivery that nobody has taken, and returns whether it did.
-    * `is_run_elsewhere` returns True if a process that is no node holds the lease of a session.
-    * `list_running` returns the sessions of a directory that run, with their owners. `list_waiting` returns those for which
-      something is stored that no live node can do. `list_abandoned` returns the sessions whose
-      nodes died and about which nothing is to be delivered, with their directories.
+    * `list_untold` returns the sessions that wait for a node, with their directories, as long as listeners do not know. `tell_waiting`
+      tells them the encoded event, once, unless a node has come meanwhile.
+    * `list_orphaned` returns the sessions that do not exist any more, and of which something is wanted that no live node can do.
+    * `list_abandoned` returns the sessions whose nodes died and about which nothing is to be delivered.
     * `can_hand_over` returns True if another live node would take over the sessions of a directory.
     """
 
@@ -81,29 +129,21 @@ class ClusterStore(Protocol):
 
     async def drain(self, node: str) -> list[str]: ...
 
-    async def put(self, delivery: NewDelivery) -> bool: ...
-
     async def take(self, node: str, *, most: int) -> list[Delivery]: ...
 
     async def finish(self, node: str, delivery: Delivery, outcome: bytes | None, *, done: bool) -> bool: ...
 
     async def give_back(self, node: str, *numbers: int) -> None: ...
 
-    async def withdraw(self, key: str) -> bool: ...
+    async def list_untold(self, kinds: Sequence[str]) -> dict[SessionID, str]: ...
 
-    async def find_state(self, key: str) -> DeliveryState | None: ...
+    async def tell_waiting(self, session: SessionID, event: bytes) -> bool: ...
 
-    async def is_run_elsewhere(self, session: SessionID) -> bool: ...
+    async def list_orphaned(self, kinds: Sequence[str]) -> list[SessionID]: ...
 
-    async def list_running(self, directory: str) -> dict[SessionID, str]: ...
-
-    async def list_waiting(self, directory: str) -> list[SessionID]: ...
-
-    async def list_abandoned(self) -> dict[SessionID, str]: ...
+    async def list_abandoned(self) -> list[AbandonedSession]: ...
 
     async def can_hand_over(self, node: str, directory: str) -> bool: ...
-
-    async def claim_key(self, session: SessionID, key: str, message: MessageID) -> MessageID: ...
 
     async def get_status(self) -> ClusterStatus: ...
 

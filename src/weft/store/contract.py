@@ -20,7 +20,7 @@ from weft.store.lease import LeaseToken
 
 if TYPE_CHECKING:  # for types alone: few runs count or verify anything, and few stores have a log
     from weft.store.chain import ChainLines
-    from weft.store.event_log import EventLog
+    from weft.store.event_log import SessionLog
     from weft.store.statistics import StatisticsQuery
 
 Key = tuple[str, ...]
@@ -34,14 +34,15 @@ class Store(Protocol):
     """Persists durable events and reads back what they describe.
 
     Writing:
-    * `apply` is all or nothing, even if the process dies in the middle, and outlives the process once it has returned; a new or
-      deleted session, a prompt, a completed answer and a removal also outlive a power cut, with everything that was applied to their
-      sessions before, by this process or by earlier holders of the lease that is named; other events do once such an event of their
-      session, or an `edit`, has followed;
+    * `apply` is all or nothing, even if the process dies in the middle, and outlives the process once it has returned;
+    * some events also outlive a power cut: a new or deleted session, a prompt, a completed answer, a removal, and an `edit` that
+      changes anything; with them, so does everything that was applied to their sessions before, by this process or by earlier
+      holders of the lease that is named;
     * applying an event twice has the same effect as applying it once;
     * deleting a session also deletes its messages, parts, diff and todos; removing a message also removes its parts;
     * growth of a part that does not exist, or whose offset does not match, changes nothing;
-    * `edit` is atomic: no other change happens between its read and its write;
+    * `edit` is atomic: no other change happens between its read and its write; events of the same session are stored with it, all
+      or nothing; without events, an edit that changes nothing writes nothing;
     * unknown fields of a document survive when the document is written again;
     * a writer that names a lease which somebody else has taken over meanwhile, or that was given back, gets `LeaseLostError`,
       and nothing is changed.
@@ -102,12 +103,16 @@ class Store(Protocol):
     """
 
     @property
-    def event_log(self) -> EventLog | None: ...
+    def event_log(self) -> SessionLog | None: ...
 
     async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None: ...
 
     async def edit(
-        self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
+        self,
+        session: SessionID,
+        editor: SessionEditor,
+        *events: Durable,
+        leases: Sequence[LeaseToken] = NO_LEASES,
     ) -> SessionInfo: ...
 
     async def list_projects(self) -> list[Project]: ...

@@ -16,7 +16,7 @@ from weft.model.session import SessionInfo, TrashBundle
 from weft.store.lease import LeaseToken
 
 if TYPE_CHECKING:  # for types alone: few stores have a cluster
-    from weft.store.cluster import ClusterStore
+    from weft.store.cluster import ClusterStore, InboxStore
 
 
 class LogEntry(NamedTuple):
@@ -27,17 +27,23 @@ class LogEntry(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """Events of one directory, in their order."""
+    """Events of one directory, in their order.
+
+    With `place_now` they get their positions from the transaction that logs them, if no other one gives positions just then. That
+    is for what is written at intervals: each such transaction notifies every node.
+    """
 
     directory: str
     entries: Sequence[LogEntry]
+    place_now: bool = False
 
 
 class LoggedEvent(NamedTuple):
     """An event in the log.
 
     `writer` is the process that wrote it, and `seconds` is how long ago that was when it was read. A message between nodes has
-    no directory.
+    no directory. `owner` is the principal to whom it belongs, "" for the administrator, and `owner_position` its position among
+    those of the principal. What an administrator did to a session of a principal was not done `by_owner`.
     """
 
     position: int
@@ -46,6 +52,9 @@ class LoggedEvent(NamedTuple):
     session: str | None
     body: bytes
     seconds: float
+    owner: str = ""
+    owner_position: int = 0
+    by_owner: bool = True
 
 
 class LogHead(NamedTuple):
@@ -56,31 +65,26 @@ class LogHead(NamedTuple):
     trimmed: int
 
 
-class EventLog(Protocol):
-    """The log of a store, and the writing methods that write to both.
+class SessionLog(Protocol):
+    """What everybody may do with the log of a store, principals too: write to it, and read their own events.
 
-    * What a method changes and what it logs is stored by one transaction: both or neither.
-    * Every logged event gets a position. Positions mean the same to every reader, and an event never gets a position before
-      one that a reader has seen. Events of one session have the order in which they were logged.
-    * `place` gives positions to all events that have none yet, and returns the last one. It happens by itself soon after
-      something was logged; a node also does so every second, for others that died before.
-    * `read` returns events after a position, at most `limit`, and raises `CursorLostError` if the log no longer has them all.
-    * `trim` removes what was logged more than `seconds` ago, and all but the last `most` events.
-    * `listen` calls a function each time that events got positions, and once when the connection was made. Calls can be lost
-      with the connection: listeners also look every `poll_seconds`.
+    * The writing methods are those of the store. What one changes and what it logs is stored by one transaction: both or neither.
+    * `read_own` returns the events of a principal after one of its own positions, at most `limit`, and raises `CursorLostError` if
+      the log no longer has them all. `find_own_last` returns the last of these positions up to a position of the whole log.
     * `watch_leases` calls a function for each lease that this process held and lost, as soon as that is noticed: at a
       heartbeat. Writes are refused at once. `unwatch_leases` ends that.
+    * `inbox` is what is wanted of sessions. `whole` is the log of everybody, None for a principal.
     """
 
     @property
-    def cluster(self) -> ClusterStore: ...
+    def inbox(self) -> InboxStore: ...
+
+    @property
+    def whole(self) -> EventLog | None: ...
 
     def watch_leases(self, lost: Callable[[LeaseLostError], None]) -> None: ...
 
     def unwatch_leases(self, lost: Callable[[LeaseLostError], None]) -> None: ...
-
-    @property
-    def poll_seconds(self) -> float: ...
 
     async def apply(
         self, *events: Durable, leases: Sequence[LeaseToken] = (), log: LogBatch | None = None
@@ -90,7 +94,7 @@ class EventLog(Protocol):
         self,
         session: SessionID,
         editor: Callable[[SessionInfo], SessionInfo],
-        *,
+        *events: Durable,
         leases: Sequence[LeaseToken] = (),
         log: Callable[[SessionInfo], LogBatch] | None = None,
     ) -> SessionInfo: ...
@@ -106,6 +110,30 @@ class EventLog(Protocol):
     async def restore(
         self, bundle: str, *, log: Callable[[TrashBundle], LogBatch] | None = None
     ) -> TrashBundle: ...
+
+    async def read_own(self, owner: str, after: int, *, limit: int) -> list[LoggedEvent]: ...
+
+    async def find_own_last(self, owner: str, position: int) -> int: ...
+
+
+class EventLog(SessionLog, Protocol):
+    """The log of a store, with the events of everybody, for nodes.
+
+    * Every logged event gets a position. Positions mean the same to every reader, and an event never gets a position before
+      one that a reader has seen. Events of one session have the order in which they were logged.
+    * `place` gives positions to all events that have none yet, and returns the last one. It happens by itself soon after
+      something was logged; a node also does so every second, for others that died before.
+    * `read` returns events after a position, at most `limit`, and raises `CursorLostError` if the log no longer has them all.
+    * `trim` removes what was logged more than `seconds` ago, and all but the last `most` events.
+    * `listen` calls a function each time that events got positions, and once when the connection was made. Calls can be lost
+      with the connection: listeners also look every `poll_seconds`.
+    """
+
+    @property
+    def cluster(self) -> ClusterStore: ...
+
+    @property
+    def poll_seconds(self) -> float: ...
 
     async def place(self) -> int: ...
 

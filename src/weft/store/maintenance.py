@@ -116,7 +116,7 @@ class StoreRepairer(Protocol):
     """Changes a store under the same locks as `Store`. Every method blocks.
 
     * A document is replaced as a whole or not at all, even if the process dies in the middle;
-    * what a call replaces or removes goes to the backup first, except leftovers without `keeping`.
+    * what a call replaces or removes is backed up first, except leftovers without `keeping`.
     """
 
     @property

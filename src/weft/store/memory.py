@@ -98,11 +98,17 @@ class MemoryStore:
             chain.append(to_line(link(before, body), body))
 
     async def edit(
-        self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
+        self,
+        session: SessionID,
+        editor: SessionEditor,
+        *events: Durable,
+        leases: Sequence[LeaseToken] = NO_LEASES,
     ) -> SessionInfo:
         self._check_leases(leases)
-        edited = editor(await self.get_session(session))
-        await self.apply(SessionUpdated(info=edited))
+        stored = await self.get_session(session)
+        edited = editor(stored)
+        if events or edited != stored:
+            await self.apply(*events, SessionUpdated(info=edited))
         return edited
 
     async def list_projects(self) -> list[Project]:

@@ -1,6 +1,5 @@
 """Read the SQLite database of OpenCode 1.2 and later. Nothing is ever written to it."""
 
-import json
 import os
 import shutil
 import sqlite3
@@ -12,6 +11,7 @@ from urllib.parse import quote
 
 from weft.errors import DocumentError, StoreError
 from weft.host.files import stamp_of
+from weft.model.wire import parse
 
 NAME = "opencode.db"
 ATTEMPTS = 5
@@ -37,8 +37,8 @@ class OpenCodeDatabase:
             raise DocumentError(path, f"it has no table {missing[0]!r}, so it is not a database of OpenCode")
 
     def projects(self) -> Iterator[Row]:
-        for row in self._rows("SELECT * FROM project ORDER BY time_created, id"):
-            yield _to_project(row)
+        """Yield one row per project; `to_project` turns a row into a document."""
+        yield from self._rows("SELECT * FROM project ORDER BY time_created, id")
 
     def sessions(self) -> Iterator[Row]:
         """Yield one row per session; `to_session` turns a row into a document."""
@@ -47,12 +47,13 @@ class OpenCodeDatabase:
     def messages(self, session: str) -> list[tuple[str, bytes]]:
         """Return id and JSON of each message."""
         query = "SELECT id, CAST(data AS BLOB) AS data FROM message WHERE session_id = ? ORDER BY time_created, id"
-        return [(row["id"], row["data"]) for row in self._rows(query, session)]
+        return [(row["id"], row["data"] or b"") for row in self._rows(query, session)]
 
     def parts(self, session: str) -> list[tuple[str, str, bytes]]:
         """Return id, message id and JSON of each part."""
         query = "SELECT id, message_id, CAST(data AS BLOB) AS data FROM part WHERE session_id = ? ORDER BY message_id, id"
-        return [(row["id"], row["message_id"], row["data"]) for row in self._rows(query, session)]
+        found = self._rows(query, session)
+        return [(row["id"], _to_text(row["message_id"]), row["data"] or b"") for row in found]
 
     def todos(self, session: str) -> list[Row]:
         if "todo" not in self._tables:
@@ -76,7 +77,9 @@ class OpenCodeDatabase:
 
     def _rows(self, query: str, *values: str) -> Iterator[Row]:
         try:
-            yield from map(dict, self._connection.execute(query, values))
+            for row in self._connection.execute(query, values):
+                # SQLite stores any value in any column, and an id is text wherever it is used.
+                yield {**row, "id": _to_text(row["id"])} if "id" in row.keys() else dict(row)  # noqa: SIM118  a row is no dict
         except sqlite3.Error as error:
             raise DocumentError(self.path, f"the database cannot be read: {error}") from error
 
@@ -116,7 +119,7 @@ def open_opencode_database(path: str) -> Generator[OpenCodeDatabase]:
 
 
 def to_session(row: Row) -> Row:
-    """Turn a row into a session document. Raise `ValueError` if a column that should hold JSON does not."""
+    """Turn a row into a session document. Raise `DocumentError` if a column that should hold JSON does not."""
     summary = {
         key: value
         for key in ("additions", "deletions", "files")
@@ -128,20 +131,20 @@ def to_session(row: Row) -> Row:
     session: Row = {
         "id": row["id"],
         "slug": row.get("slug"),
-        "projectID": row["project_id"],
+        "projectID": row.get("project_id"),
         "workspaceID": row.get("workspace_id"),
         "directory": row.get("directory"),
         "path": row.get("path"),
         "parentID": row.get("parent_id"),
         "title": row.get("title"),
         "agent": row.get("agent"),
-        "model": _parse(row.get("model")),
+        "model": _parse(row, "model"),
         "version": row.get("version"),
-        "summary": {**summary, "diffs": _parse(row.get("summary_diffs"))} if summary else None,
+        "summary": {**summary, "diffs": _parse(row, "summary_diffs")} if summary else None,
         "share": {"url": row["share_url"]} if row.get("share_url") else None,
-        "metadata": _parse(row.get("metadata")),
-        "revert": _parse(row.get("revert")),
-        "permission": _parse(row.get("permission")),
+        "metadata": _parse(row, "metadata"),
+        "revert": _parse(row, "revert"),
+        "permission": _parse(row, "permission"),
         "cost": row.get("cost"),
         "tokens": {**tokens, "cache": cache} if "tokens_input" in row else None,
         "time": {key: row[f"time_{key}"] for key in names if row.get(f"time_{key}") is not None},
@@ -149,7 +152,8 @@ def to_session(row: Row) -> Row:
     return {key: _drop_nulls(value) for key, value in session.items() if value is not None}
 
 
-def _to_project(row: Row) -> Row:
+def to_project(row: Row) -> Row:
+    """Turn a row into the document of a project. Raise `DocumentError` if a column that should hold JSON does not."""
     icon = {
         "url": row.get("icon_url"),
         "override": row.get("icon_url_override"),
@@ -157,17 +161,17 @@ def _to_project(row: Row) -> Row:
     }
     project = {
         "id": row["id"],
-        "worktree": row["worktree"],
+        "worktree": row.get("worktree"),
         "vcs": row.get("vcs"),
         "name": row.get("name"),
         "icon": icon if any(icon.values()) else None,
-        "commands": _parse(row.get("commands")),
+        "commands": _parse(row, "commands"),
         "time": {
-            "created": row["time_created"],
+            "created": row.get("time_created"),
             "updated": row.get("time_updated") or 0,
             "initialized": row.get("time_initialized"),
         },
-        "sandboxes": _parse(row.get("sandboxes")) or [],
+        "sandboxes": _parse(row, "sandboxes") or [],
     }
     return {key: _drop_nulls(value) for key, value in project.items() if value is not None}
 
@@ -176,8 +180,27 @@ def _drop_nulls(value: Any) -> Any:
     return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
-def _parse(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+def _parse(row: Row, column: str) -> Any:
+    value, where = row.get(column), f"{row['id']}: {column}"
+    match value:
+        case None:
+            return None
+        case str():
+            return parse(value.encode(), where=where)
+        case bytes():
+            return parse(value, where=where)
+        case _:
+            raise DocumentError(where, "not JSON")
+
+
+def _to_text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case _:
+            return str(value)
 
 
 def _has_log(path: str) -> bool:

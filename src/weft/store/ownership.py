@@ -1,7 +1,7 @@
 """The store of one principal, inside a store that several share. Here, and only here, is decided what belongs to whom.
 
-Whatever belongs to somebody else does not exist: lists leave it out, and naming it gets the same answer as naming nothing.
-Sessions carry their owner, which is hidden from whoever reads through this store. Values, logs and projects have keys that begin
+What belongs to another principal does not exist here: lists leave it out, and its id gets the same answer as an unknown one.
+Sessions carry their owner, which is hidden from readers of this store. Values, logs and projects have keys that begin
 with the name of the principal.
 """
 
@@ -45,7 +45,10 @@ from weft.store.chain import ChainLines
 from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor, Store
 from weft.store.lease import LeaseToken
 
-if TYPE_CHECKING:  # for types alone: few runs count anything
+if TYPE_CHECKING:  # for types alone: few stores are shared by nodes, and few runs count anything
+    from weft.errors import LeaseLostError
+    from weft.store.cluster import DeliveryState, InboxStore, NewDelivery
+    from weft.store.event_log import LogBatch, LoggedEvent, SessionLog
     from weft.store.statistics import StatisticsQuery
 
 # The first word of every key of a principal. Nobody else has such keys.
@@ -54,6 +57,11 @@ PROJECT_KEY: Final = "project"
 RUNNING_KEY: Final = ("running",)
 MIN_PAGE: Final = 50
 SEARCH_GROWTH: Final = 4
+
+
+def to_owned_key(owner: str, *key: str) -> Key:
+    """Return where the whole store has a value of a principal; of the administrator if the owner is "" (pure)."""
+    return (PRINCIPAL_KEY, owner, *key) if owner else key
 
 
 @runtime_checkable
@@ -66,20 +74,55 @@ class _PartsByMessage(Protocol):
 class OwnedStore:
     """A `Store` that contains what belongs to one principal. At most `max_running` of its sessions run at the same time.
 
-    It has no event log: what a principal does is seen on the node where it does it.
+    If the store that it is a part of has an event log, it is the principal's part of that log, too.
     """
 
-    event_log = None
+    whole = None
 
     def __init__(self, store: Store, owner: str, *, max_running: int | None = None) -> None:
         self.owner = check_principal_name("principal", owner)
         self._store = store
         self._max_running = max_running
-        self._prefix: Key = (PRINCIPAL_KEY, owner)
+        self._prefix = to_owned_key(owner)
+
+    # --- sharing ---
+
+    @property
+    def event_log(self) -> OwnedStore | None:
+        return None if self._store.event_log is None else self
+
+    @property
+    def _log(self) -> SessionLog:
+        assert self._store.event_log is not None, "whoever logs something has found that there is a log"
+        return self._store.event_log
+
+    @property
+    def inbox(self) -> OwnedInbox:
+        return OwnedInbox(self._log.inbox, self)
+
+    def watch_leases(self, lost: Callable[[LeaseLostError], None]) -> None:
+        self._log.watch_leases(lost)
+
+    def unwatch_leases(self, lost: Callable[[LeaseLostError], None]) -> None:
+        self._log.unwatch_leases(lost)
+
+    async def read_own(self, owner: str, after: int, *, limit: int) -> list[LoggedEvent]:
+        return await self._log.read_own(self._check_name(owner), after, limit=limit)
+
+    async def find_own_last(self, owner: str, position: int) -> int:
+        return await self._log.find_own_last(self._check_name(owner), position)
+
+    def _check_name(self, owner: str) -> str:
+        """Return the name of this principal. Raise `NotFoundError` for any other."""
+        if owner != self.owner:
+            raise NotFoundError("principal", owner)
+        return owner
 
     # --- sessions: writing ---
 
-    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
+    async def apply(
+        self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES, log: LogBatch | None = None
+    ) -> None:
         # Whoever holds the lease of a session was found to own it when the lease was taken.
         known = {token.session for token in leases}
         stamped: list[Durable] = []
@@ -93,13 +136,15 @@ class OwnedStore:
                 event = replace(event, info=with_owner(event.info, self.owner))  # noqa: PLW2901
             elif (session := session_of(event)) not in known:
                 assert session is not None, "every other durable event is about a session"
-                if isinstance(event, SessionDeleted) and not await self._owns(session):
+                if isinstance(event, SessionDeleted) and not await self.owns(session):
                     continue  # deleting what is not there does nothing
                 await self._check_own(session)
                 known.add(session)
             stamped.append(event)
         await self._check_parts(stamped)
-        if stamped or leases:
+        if log is not None:
+            await self._log.apply(*stamped, leases=leases, log=log)
+        elif stamped or leases:
             await self._store.apply(*stamped, leases=leases)
         for event in events:
             if isinstance(event, ProjectUpdated):
@@ -131,17 +176,28 @@ class OwnedStore:
             elif isinstance(event, PartUpdated):
                 sessions[event.part.message_id] = event.part.session_id
         for message, session in (await self._store.owners(list(sessions))).items() if sessions else ():
-            if session != sessions[message] and not await self._owns(session):
+            if session != sessions[message] and not await self.owns(session):
                 raise ConflictError("message", message, "cannot be stored", hint="send it with another id")
 
     async def edit(
-        self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
+        self,
+        session: SessionID,
+        editor: SessionEditor,
+        *events: Durable,
+        leases: Sequence[LeaseToken] = NO_LEASES,
+        log: Callable[[SessionInfo], LogBatch] | None = None,
     ) -> SessionInfo:
         def edit_own(stored: SessionInfo) -> SessionInfo:
             return with_owner(editor(self._show(stored)), self.owner)
 
+        await self._check_parts(events)
         try:
-            return self._show(await self._store.edit(session, edit_own, leases=leases))
+            if log is None:
+                return self._show(await self._store.edit(session, edit_own, *events, leases=leases))
+            edited = await self._log.edit(
+                session, edit_own, *events, leases=leases, log=lambda stored: log(self._show(stored))
+            )
+            return self._show(edited)
         except UnreadableError as error:
             raise NotFoundError("session", session) from error
 
@@ -177,7 +233,8 @@ class OwnedStore:
         except UnreadableError as error:  # nobody knows whose it is
             raise NotFoundError("session", id) from error
 
-    async def _owns(self, session: SessionID) -> bool:
+    async def owns(self, session: SessionID) -> bool:
+        """Return True if a session exists and belongs to this principal."""
         try:
             await self.get_session(session)
         except NotFoundError:
@@ -187,22 +244,22 @@ class OwnedStore:
     async def list_messages(
         self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
     ) -> list[MessageWithParts]:
-        if await self._owns(session):
+        if await self.owns(session):
             return await self._store.list_messages(session, last=last, before=before)
         find_end(before, ())  # raises as for a session without messages
         return []
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
-        return await self._store.find_message(session, id) if await self._owns(session) else None
+        return await self._store.find_message(session, id) if await self.owns(session) else None
 
     async def list_diff(self, session: SessionID) -> list[FileDiff]:
-        return await self._store.list_diff(session) if await self._owns(session) else []
+        return await self._store.list_diff(session) if await self.owns(session) else []
 
     async def list_todos(self, session: SessionID) -> list[Todo]:
-        return await self._store.list_todos(session) if await self._owns(session) else []
+        return await self._store.list_todos(session) if await self.owns(session) else []
 
     async def read_chain(self, session: SessionID) -> ChainLines:
-        if not await self._owns(session):
+        if not await self.owns(session):
             return ChainLines([])
         return (await self._store.read_chain(session))._replace(owner=self.owner)
 
@@ -242,14 +299,28 @@ class OwnedStore:
 
     # --- trash ---
 
-    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
+    async def discard(
+        self,
+        sessions: Sequence[SessionID],
+        *,
+        at: int,
+        log: Callable[[TrashBundle], LogBatch] | None = None,
+    ) -> TrashBundle:
         for session in sessions:
             await self._check_own(session)
-        return self._show_bundle(await self._store.discard(sessions, at=at))
+        if log is None:
+            return self._show_bundle(await self._store.discard(sessions, at=at))
+        show = self._show_bundle
+        return show(await self._log.discard(sessions, at=at, log=lambda bundle: log(show(bundle))))
 
-    async def restore(self, bundle: str) -> TrashBundle:
+    async def restore(
+        self, bundle: str, *, log: Callable[[TrashBundle], LogBatch] | None = None
+    ) -> TrashBundle:
         await self._check_bundle(bundle)
-        return self._show_bundle(await self._store.restore(bundle))
+        if log is None:
+            return self._show_bundle(await self._store.restore(bundle))
+        show = self._show_bundle
+        return show(await self._log.restore(bundle, log=lambda found: log(show(found))))
 
     async def purge(self, bundle: str) -> None:
         await self._check_bundle(bundle)
@@ -347,14 +418,64 @@ class OwnedStore:
             await self.update_value(RUNNING_KEY, add)
 
     async def find_holder(self, session: SessionID) -> str | None:
-        return await self._store.find_holder(session) if await self._owns(session) else None
+        return await self._store.find_holder(session) if await self.owns(session) else None
 
     async def list_abandoned(self) -> list[SessionID]:
-        return [session for session in await self._store.list_abandoned() if await self._owns(session)]
+        return [session for session in await self._store.list_abandoned() if await self.owns(session)]
 
     async def damage(self) -> list[Damage]:
         """Return nothing: damage is the administrator's, and nobody knows whose an unreadable document is."""
         return []
+
+
+class OwnedInbox:
+    """A principal's part of the inbox: an `InboxStore` in which only its own sessions exist."""
+
+    def __init__(self, inbox: InboxStore, store: OwnedStore) -> None:
+        self._inbox = inbox
+        self._store = store
+
+    async def _check(self, session: SessionID) -> SessionID:
+        return (await self._store.get_session(session)).id
+
+    async def _check_key(self, key: str) -> None:
+        await self._check(SessionID(key.partition("/")[0]))  # every key begins with its session
+
+    async def put(self, delivery: NewDelivery) -> bool:
+        await self._check(delivery.session)
+        return await self._inbox.put(delivery)
+
+    async def withdraw(self, key: str) -> bool:
+        await self._check_key(key)
+        return await self._inbox.withdraw(key)
+
+    async def withdraw_all(
+        self, session: SessionID, *, kinds: Sequence[str] = (), keys: Sequence[str] = (), outcome: bytes
+    ) -> bool:
+        return await self._inbox.withdraw_all(
+            await self._check(session), kinds=kinds, keys=keys, outcome=outcome
+        )
+
+    async def is_begun(self, session: SessionID) -> bool:
+        return await self._inbox.is_begun(await self._check(session))
+
+    async def find_state(self, key: str) -> DeliveryState | None:
+        await self._check_key(key)
+        return await self._inbox.find_state(key)
+
+    async def is_run_outside(self, session: SessionID) -> bool:
+        return await self._inbox.is_run_outside(await self._check(session))
+
+    async def list_running(self, directory: str) -> dict[SessionID, str]:
+        running = await self._inbox.list_running(directory)
+        return {session: owner for session, owner in running.items() if await self._store.owns(session)}
+
+    async def list_waiting(self, directory: str) -> list[SessionID]:
+        waiting = await self._inbox.list_waiting(directory)
+        return [session for session in waiting if await self._store.owns(session)]
+
+    async def claim_key(self, session: SessionID, key: str, message: MessageID) -> MessageID:
+        return await self._inbox.claim_key(await self._check(session), key, message)
 
 
 BUSY_HINT: Final = "wait until one ends, or abort it"

@@ -50,7 +50,9 @@ class StoreReader(Protocol):
         """Return the `last` messages of a session, counted back from the message `before` if it is given."""
         ...
 
-    def list_message_ids(self, session: SessionID) -> list[MessageID]: ...
+    def list_message_ids(self, session: SessionID) -> list[MessageID]:
+        """Return the ids of a session's messages, in any order."""
+        ...
 
     def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None: ...
 
@@ -66,7 +68,7 @@ class StoreReader(Protocol):
         project: ProjectID | None = None,
         progress: IndexProgress = lambda _done, _total: None,
     ) -> list[Hit]:
-        """Return the best match of each session, as `Store.search` does. `progress` is told how much is indexed first."""
+        """Return the best match of each session, as `Store.search` does. `progress` is called with how much has to be indexed first."""
         ...
 
     def figures(
@@ -106,7 +108,7 @@ def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lamb
     """Open the store at a URL for reading. Finish first what an older version or a crash left undone there.
 
     A store whose search index is not part of it has the index below the directory `cache`, or in memory without one. `warn` is
-    told if the index cannot be used.
+    called if the index cannot be used.
 
     Raise `InvalidInputError` if there can be no such store.
     """

@@ -4,16 +4,16 @@ Text that people choose is stored as bytes, because it may contain characters th
 A time beyond 64 bits is stored as the nearest integer that fits. Documents are exact.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from weft.model.ids import check_file_name, unwrap
+from weft.model.ids import check_file_name, check_file_names, unwrap
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.session import SessionInfo, get_weft_data, is_archived
 from weft.model.session_query import SessionQuery, find_cursor
 
-TAG_END = b"\n"
+TAG_BOUNDARY = b"\n"
 MAX_INTEGER = 2**63 - 1
 LAST_ASCII = "\x7f"
 # The number of an id that was made before this time (ms, in the year 10,889) fits in any case.
@@ -23,7 +23,12 @@ SqlValue = str | bytes | int | bool | None
 
 
 def to_bytes(text: str) -> bytes:
+    """Return a text as it is stored. `to_text` is the opposite."""
     return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogatepass")
 
 
 def to_ascii(text: str) -> str:
@@ -37,7 +42,7 @@ def to_integer(number: int) -> int:
 
 
 class SessionRow(NamedTuple):
-    """A session: what a query asks for, and its document. `title` is case-folded, and each of the `tags` ends with a newline."""
+    """A session: what a query asks for, and its document. `title` is case-folded, and each of the `tags` is between two newlines."""
 
     id: str
     project: str
@@ -61,7 +66,7 @@ def to_session_row(session: SessionInfo, document: bytes) -> SessionRow:
         parent=None if session.parent_id is None else to_ascii(session.parent_id),
         directory=to_bytes(session.directory),
         title=to_bytes(session.title.casefold()),
-        tags=b"".join(TAG_END + to_bytes(tag) + TAG_END for tag in data.tags),
+        tags=b"".join(TAG_BOUNDARY + to_bytes(tag) + TAG_BOUNDARY for tag in data.tags),
         archived=is_archived(session),
         pinned=data.pinned,
         created=to_integer(session.time.created),
@@ -70,58 +75,56 @@ def to_session_row(session: SessionInfo, document: bytes) -> SessionRow:
     )
 
 
-class MessageRow(NamedTuple):
-    """A message. Messages are sorted by `created`, then `number`, then `id` (see `message_sort_key`)."""
+class MessageColumns(NamedTuple):
+    """Messages, a column of the table at a time. They are sorted by `created`, then `numbers`, then `ids` (see `message_sort_key`)."""
 
-    session: str
-    id: str
-    created: int
-    number: int
-    document: bytes
-
-
-class PartRow(NamedTuple):
-    """A part. `length` is the number of characters of a text that can grow, None for other parts."""
-
-    session: str
-    message: str
-    id: str
-    length: int | None
-    document: bytes
+    sessions: Sequence[str]
+    ids: Sequence[str]
+    created: Sequence[int]
+    numbers: Sequence[int]
+    documents: Sequence[bytes]
 
 
-class RowMaker:
-    """Makes rows of messages and parts. Each id of a session or a message is checked once, because a history repeats them.
+class PartColumns(NamedTuple):
+    """Parts, a column of the table at a time. A length is the number of characters of a text that can grow, None for other parts."""
 
-    A long session has thousands of rows. So they are made without the constructors of their classes, which take as long as
-    encoding the documents.
-    """
+    sessions: Sequence[str]
+    messages: Sequence[str]
+    ids: Sequence[str]
+    lengths: Sequence[int | None]
+    documents: Sequence[bytes]
 
-    def __init__(self) -> None:
-        self._checked: set[str] = set()
 
-    def make_message_row(self, message: AnyMessage, document: bytes) -> MessageRow:
-        """Return the row of a message and its encoded document. Raise `InvalidIdError` for an id that no store could use."""
-        checked, session, id, created = self._checked, message.session_id, message.id, message.time.created
-        if session not in checked:
-            checked.add(check_file_name("session", session))
-        if id not in checked:
-            checked.add(check_file_name("message", id))
-        number = unwrap(id, created)
-        if not 0 <= created < DISTANT_TIME:
-            created, number = to_integer(created), to_integer(number)
-        return tuple.__new__(MessageRow, (session, id, created, number, document))
+# A long session has thousands of messages. To make a column at a time takes a third of the time of a row at a time, and leaves no
+# objects behind for the garbage collector to look at.
 
-    def make_part_row(self, part: AnyPart, document: bytes) -> PartRow:
-        """Return the row of a part and its encoded document. Raise `InvalidIdError` for an id that no store could use."""
-        checked, session, message = self._checked, part.session_id, part.message_id
-        if session not in checked:
-            checked.add(check_file_name("session", session))
-        if message not in checked:
-            checked.add(check_file_name("message", message))
-        # `isinstance` takes longer than all of the rest if the answer is no.
-        length = len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None
-        return tuple.__new__(PartRow, (session, message, check_file_name("part", part.id), length, document))
+
+def to_message_columns(messages: Sequence[AnyMessage], documents: Sequence[bytes]) -> MessageColumns:
+    """Return messages and their encoded documents as columns. Raise `InvalidIdError` for an id that no store could use."""
+    sessions = [message.session_id for message in messages]
+    ids = [message.id for message in messages]
+    created = [message.time.created for message in messages]
+    check_file_names("session", set(sessions))
+    check_file_names("message", ids)
+    numbers = list(map(unwrap, ids, created))
+    if created and not (min(created) >= 0 and max(created) < DISTANT_TIME):
+        created, numbers = list(map(to_integer, created)), list(map(to_integer, numbers))
+    return MessageColumns(sessions, ids, created, numbers, documents)
+
+
+def to_part_columns(parts: Sequence[AnyPart], documents: Sequence[bytes]) -> PartColumns:
+    """Return parts and their encoded documents as columns. Raise `InvalidIdError` for an id that no store could use."""
+    sessions = [part.session_id for part in parts]
+    messages = [part.message_id for part in parts]
+    ids = [part.id for part in parts]
+    check_file_names("session", set(sessions))
+    check_file_names("message", set(messages))
+    check_file_names("part", ids)
+    # `isinstance` takes longer than all of the rest if the answer is no.
+    lengths = [
+        len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None for part in parts
+    ]
+    return PartColumns(sessions, messages, ids, lengths, documents)
 
 
 class SqlDialect(NamedTuple):
@@ -171,7 +174,9 @@ def build_session_query(query: SessionQuery, dialect: SqlDialect) -> SqlText:
         conditions.append(f"updated < {bind(to_integer(query.end))}")
     if query.search:
         conditions.append(dialect.contains("title", bind(to_bytes(query.search.casefold()))))
-    conditions += [dialect.contains("tags", bind(TAG_END + to_bytes(tag) + TAG_END)) for tag in query.tags]
+    conditions += [
+        dialect.contains("tags", bind(TAG_BOUNDARY + to_bytes(tag) + TAG_BOUNDARY)) for tag in query.tags
+    ]
     if (cursor := find_cursor(query)) is not None:
         at = to_integer(cursor.time)
         # The first condition alone lets a database begin in its index at the cursor.

@@ -24,7 +24,7 @@ from weft.model.search import Hit
 from weft.model.session import SessionInfo, is_archived
 from weft.model.spending import Spent, to_spent
 
-# It is told how many sessions were indexed, and how many there are to index.
+# Called with how many sessions were indexed, and how many there are to index.
 IndexProgress = Callable[[int, int], None]
 IndexWarning = Callable[[IndexFailedError], None]
 
@@ -139,7 +139,7 @@ def _count_calls(parts: tuple[AnyPart, ...]) -> dict[str, tuple[int, int]]:
 
 MAX_QUERY_LENGTH = 4_000
 MAX_WORDS = 32
-_QUERY_PIECE = re.compile(r'"([^"]*)"|(\S+)')
+_QUERY_PIECE = r'"([^"]*)"|(\S+)'
 
 
 class SearchTerm(NamedTuple):
@@ -152,7 +152,7 @@ class SearchTerm(NamedTuple):
 def parse_words(words: str) -> list[SearchTerm]:
     """Split typed words into terms. Text in double quotes is one term. A piece without a letter or digit is left out."""
     terms = []
-    for phrase, word in _QUERY_PIECE.findall(clean_text(words[:MAX_QUERY_LENGTH])):
+    for phrase, word in re.findall(_QUERY_PIECE, clean_text(words[:MAX_QUERY_LENGTH])):
         text = phrase or word.replace('"', " ")
         if any(char.isalnum() for char in text):
             terms.append(SearchTerm(text, bool(phrase)))

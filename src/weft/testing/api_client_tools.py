@@ -193,7 +193,7 @@ async def rules_decide_about_a_permission_before_a_person_does(api: Api) -> None
         assert await api.list_permissions() == []
 
 
-async def a_permission_that_is_asked_for_ends_with_its_call(api: Api) -> None:
+async def a_permission_request_ends_with_its_call(api: Api) -> None:
     for end, tool in (("abort", WEIGH), ("finish", MEASURE)):
         session, events = await _start(api, tool, rule="ask")
         request = await _next_request(events)
@@ -250,14 +250,14 @@ async def an_invalid_ask_or_report_leaves_the_call_open(api: Api) -> None:
     await api.abort(session)
 
 
-async def of_two_offers_of_one_name_the_later_counts(api: Api) -> None:
+async def a_later_offer_of_a_name_replaces_an_earlier_one(api: Api) -> None:
     session, events = await _start(api, WEIGH, then="two")
     request = await _next_request(events)
     assert request.client == "two"
     await api.abort(session)
 
 
-async def an_offer_holds_from_the_next_step_on_beside_those_of_other_clients(api: Api) -> None:
+async def an_offer_applies_from_the_next_step_on_together_with_those_of_other_clients(api: Api) -> None:
     session, events = await _start(api, WEIGH)
     request = await _next_request(events)
     await api.offer_tools(session, "two", (MEASURE,))
@@ -350,11 +350,11 @@ CLIENT_TOOL_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     a_refused_permission_is_an_error_of_the_client,
     a_call_that_a_person_refused_ends_the_run,
     rules_decide_about_a_permission_before_a_person_does,
-    a_permission_that_is_asked_for_ends_with_its_call,
+    a_permission_request_ends_with_its_call,
     a_report_is_shown_while_the_call_runs,
     an_invalid_ask_or_report_leaves_the_call_open,
-    of_two_offers_of_one_name_the_later_counts,
-    an_offer_holds_from_the_next_step_on_beside_those_of_other_clients,
+    a_later_offer_of_a_name_replaces_an_earlier_one,
+    an_offer_applies_from_the_next_step_on_together_with_those_of_other_clients,
     requests_of_several_sessions_are_listed_oldest_first,
     a_client_withdraws_its_tools_by_offering_none,
     a_new_offer_of_a_client_replaces_its_earlier_one,

@@ -65,7 +65,7 @@ async def sessions_are_listed_once(store: Store, open_maintenance: OpenMaintenan
     assert open_maintenance().list_session_ids() == [SESSION, OTHER, "ses_3"]
 
 
-async def sizes_add_up(store: Store, open_maintenance: OpenMaintenance) -> None:
+async def sizes_add_up_to_the_total(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
     counter = SizeCounter()
     open_maintenance().measure(counter)
@@ -78,7 +78,7 @@ async def sizes_add_up(store: Store, open_maintenance: OpenMaintenance) -> None:
     assert sizes.projects[PROJECT].bytes >= sizes.sessions[SESSION].bytes + sizes.sessions[OTHER].bytes
 
 
-async def parts_are_searched(store: Store, open_maintenance: OpenMaintenance) -> None:
+async def the_content_of_parts_is_searched(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
     assert open_maintenance().find_in_parts("tool_[a-z]+") == {"tool_abc", "tool_def"}
     assert open_maintenance().find_in_parts("nothing") == set()
@@ -183,8 +183,8 @@ CHECKS: tuple[MaintenanceCheck, ...] = (
     a_sound_store_has_no_findings,
     every_session_is_listed,
     sessions_are_listed_once,
-    sizes_add_up,
-    parts_are_searched,
+    sizes_add_up_to_the_total,
+    the_content_of_parts_is_searched,
     upgrading_a_current_store_changes_nothing,
     an_edit_is_stored_and_the_original_is_backed_up,
     editing_a_session_that_does_not_exist_changes_nothing,

@@ -101,7 +101,7 @@ async def an_answer_without_an_end_is_a_failure(harness: ServerProviderHarness) 
     assert (error.kind, error.retryable) == ("protocol", True)
 
 
-async def an_answer_that_ends_twice_ends_once(harness: ServerProviderHarness) -> None:
+async def a_second_end_of_an_answer_is_ignored(harness: ServerProviderHarness) -> None:
     frames = harness.server.dialect.frames([Say(text="one two")])
     harness.server.send(*frames, *frames)
     answer = await collect_answer(harness.provider, make_request(harness.model))
@@ -218,7 +218,7 @@ async def a_damaged_frame_is_not_an_answer(harness: ServerProviderHarness) -> No
         assert (await expect_failure(harness)).kind == "protocol"
 
 
-async def lines_are_not_frames(harness: ServerProviderHarness) -> None:
+async def lines_instead_of_frames_are_refused(harness: ServerProviderHarness) -> None:
     harness.server.send(b'data: {"choices": []}\n\n', kind="text/event-stream")
     error = await expect_failure(harness)
     assert (error.kind, error.retryable) == ("protocol", False)
@@ -241,7 +241,7 @@ BAD_SERVER_CHECKS: tuple[Callable[[ServerProviderHarness], Awaitable[None]], ...
     invalid_json_is_not_an_answer,
     a_truncated_stream_is_not_an_answer,
     an_answer_without_an_end_is_a_failure,
-    an_answer_that_ends_twice_ends_once,
+    a_second_end_of_an_answer_is_ignored,
     a_call_without_a_name_is_a_failure,
     a_failure_inside_an_answer_is_raised,
     chunk_boundaries_do_not_change_the_answer,
@@ -259,6 +259,6 @@ SSE_CHECKS: tuple[Callable[[ServerProviderHarness], Awaitable[None]], ...] = (
 )
 FRAME_CHECKS: tuple[Callable[[ServerProviderHarness], Awaitable[None]], ...] = (
     a_damaged_frame_is_not_an_answer,
-    lines_are_not_frames,
+    lines_instead_of_frames_are_refused,
     an_endless_frame_is_refused,
 )

@@ -88,7 +88,7 @@ async def a_call_without_input_has_an_empty_object(harness: ProviderHarness) -> 
     assert msgspec.json.decode(call.raw) == {}
 
 
-async def the_end_has_a_reason(harness: ProviderHarness) -> None:
+async def an_answer_ends_with_a_reason(harness: ProviderHarness) -> None:
     for reason in ("stop", "length", "content-filter"):
         harness.play([Say(text="so"), End(reason=reason)])
         finished = (await collect_answer(harness.provider, make_request(harness.model))).finished()
@@ -120,7 +120,7 @@ async def a_failure_is_raised_and_not_retried(harness: ProviderHarness) -> None:
     assert harness.request_count == 1
 
 
-async def one_stream_is_one_request(harness: ProviderHarness) -> None:
+async def reading_a_stream_sends_one_request(harness: ProviderHarness) -> None:
     harness.play([Say(text="a")], [Say(text="b")])
     for number in (1, 2):
         await collect_answer(harness.provider, make_request(harness.model))
@@ -259,11 +259,11 @@ CHECKS: tuple[Check, ...] = (
     a_call_is_reported_when_it_is_complete,
     calls_of_one_answer_have_different_ids,
     a_call_without_input_has_an_empty_object,
-    the_end_has_a_reason,
+    an_answer_ends_with_a_reason,
     no_token_is_counted_twice,
     simultaneous_answers_do_not_mix,
     a_failure_is_raised_and_not_retried,
-    one_stream_is_one_request,
+    reading_a_stream_sends_one_request,
     no_request_is_sent_before_the_stream_is_read,
     every_conversation_is_accepted,
     a_conversation_with_calls_is_accepted_without_tools,
@@ -325,7 +325,7 @@ async def headers_of_the_request_are_sent(harness: ServerProviderHarness) -> Non
     assert (headers.get("x-test"), headers.get("user-agent")) == ("yes", "me")
 
 
-async def the_same_request_is_the_same_bytes(harness: ServerProviderHarness) -> None:
+async def equal_requests_are_sent_as_equal_bytes(harness: ServerProviderHarness) -> None:
     for messages in CONVERSATIONS.values():
         harness.play([Say(text="a")], [Say(text="b")])
         for _ in range(2):
@@ -340,6 +340,6 @@ SERVER_CHECKS: tuple[ServerCheck, ...] = (
     a_connection_is_reused,
     the_key_is_sent_and_never_shown,
     headers_of_the_request_are_sent,
-    the_same_request_is_the_same_bytes,
+    equal_requests_are_sent_as_equal_bytes,
     *BAD_SERVER_CHECKS,
 )

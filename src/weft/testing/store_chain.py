@@ -62,7 +62,13 @@ async def every_write_adds_one_entry(store: Store) -> None:
     counts.append(await count_entries(store))
     await store.apply(PartUpdated(part=text("prt_1", "c")))  # the same again
     counts.append(await count_entries(store))
-    assert counts == [2, 3, 4, 5]
+    await store.edit(
+        SESSION, lambda known: replace(known, title="four"), PartUpdated(part=text("prt_1", "d"))
+    )
+    counts.append(await count_entries(store))
+    await store.edit(SESSION, lambda known: known)  # this changes nothing
+    counts.append(await count_entries(store))
+    assert counts == [2, 3, 4, 5, 6, 6]
 
 
 async def an_entry_has_the_digest_of_each_document_that_was_put(store: Store) -> None:
@@ -108,7 +114,7 @@ async def growth_is_chained_when_the_part_is_put_again(store: Store) -> None:
     assert (covered.digest, covered.length) == (digest_document(text("prt_1", "abc")), 3)
 
 
-async def a_chain_is_that_of_one_session(store: Store) -> None:
+async def each_session_has_a_chain_of_its_own(store: Store) -> None:
     await fill(store)
     before = (await store.read_chain(SESSION)).lines
     await store.apply(SessionCreated(info=session(OTHER)))
@@ -119,7 +125,7 @@ async def a_chain_is_that_of_one_session(store: Store) -> None:
     assert [await count_entries(store, id) for id in (SESSION, OTHER)] == [3, 2]
 
 
-async def a_chain_tells_whether_it_began_with_its_session(store: Store) -> None:
+async def a_chain_says_whether_it_began_with_its_session(store: Store) -> None:
     await store.apply(SessionCreated(info=session()))
     await store.apply(MessageUpdated(info=prompt("msg_9", of=OTHER)))
     assert (await get_chain(store)).is_complete
@@ -140,7 +146,7 @@ async def an_edit_that_fails_adds_no_entry(store: Store) -> None:
         raise AssertionError("no ValueError")
 
 
-async def a_chain_goes_to_the_trash_and_comes_back_with_its_session(store: Store) -> None:
+async def a_chain_is_trashed_and_restored_with_its_session(store: Store) -> None:
     await fill(store)
     before = (await store.read_chain(SESSION)).lines
     bundle = await store.discard([SESSION], at=NOW)
@@ -174,10 +180,10 @@ CHAINS: tuple[Check, ...] = (
     an_entry_has_the_digest_of_each_document_that_was_put,
     a_removal_is_in_the_chain,
     growth_is_chained_when_the_part_is_put_again,
-    a_chain_is_that_of_one_session,
-    a_chain_tells_whether_it_began_with_its_session,
+    each_session_has_a_chain_of_its_own,
+    a_chain_says_whether_it_began_with_its_session,
     an_edit_that_fails_adds_no_entry,
-    a_chain_goes_to_the_trash_and_comes_back_with_its_session,
+    a_chain_is_trashed_and_restored_with_its_session,
     a_chain_is_deleted_with_its_session,
     a_session_that_does_not_exist_has_no_chain,
 )

@@ -9,12 +9,12 @@ from weft.model.event import Durable, MessageUpdated, SessionCreated, SessionUpd
 from weft.model.ids import SessionID
 from weft.store.contract import Store
 from weft.store.lease import LeaseToken
-from weft.testing.store_values import SESSION, Check, prompt, session, whole
+from weft.testing.store_values import SESSION, Check, prompt, session, with_parts
 
 OTHER = SessionID("ses_other")
 
 
-async def a_lease_has_one_holder_and_the_next_is_told_who_it_is(store: Store) -> None:
+async def a_lease_has_one_holder_and_others_are_told_its_name(store: Store) -> None:
     async with store.lease(SESSION, "the first"):
         assert await _owner_in_the_way(store) == "the first"
         assert await store.find_holder(SESSION) == "the first"
@@ -34,7 +34,7 @@ async def _owner_in_the_way(store: Store) -> str | None:
         return busy.owner
 
 
-async def a_lease_is_given_back_whatever_happens_under_it(store: Store) -> None:
+async def a_lease_is_released_even_after_an_error(store: Store) -> None:
     for _ in range(2):
         try:
             async with store.lease(SESSION, "somebody"):
@@ -43,7 +43,7 @@ async def a_lease_is_given_back_whatever_happens_under_it(store: Store) -> None:
             pass
 
 
-async def each_lease_has_a_token_of_its_own(store: Store) -> None:
+async def each_lease_has_its_own_token(store: Store) -> None:
     async with store.lease(SESSION, "the first") as first, store.lease(OTHER, "the first") as other:
         assert (first.session, other.session) == (SESSION, OTHER)
     async with store.lease(SESSION, "the second") as second:
@@ -51,7 +51,7 @@ async def each_lease_has_a_token_of_its_own(store: Store) -> None:
         assert second.generation != first.generation
 
 
-async def the_holder_of_a_lease_writes(store: Store) -> None:
+async def the_holder_of_a_lease_can_write(store: Store) -> None:
     async with store.lease(SESSION, "the holder") as token, store.lease(OTHER, "the holder") as other:
         await store.apply(
             SessionCreated(info=session()), SessionCreated(info=session(OTHER)), leases=[token, other]
@@ -60,11 +60,11 @@ async def the_holder_of_a_lease_writes(store: Store) -> None:
         edited = await store.edit(SESSION, lambda known: replace(known, title="mine"), leases=[token])
         assert await store.update_value(("a", "b"), lambda _: 1, leases=[token]) == 1
     assert await store.get_session(SESSION) == edited == session(title="mine")
-    assert await store.list_messages(SESSION) == [whole(prompt())]
+    assert await store.list_messages(SESSION) == [with_parts(prompt())]
     assert await store.find_value(("a", "b")) == 1
 
 
-async def who_has_lost_a_lease_changes_nothing(store: Store) -> None:
+async def a_writer_that_lost_its_lease_changes_nothing(store: Store) -> None:
     await store.apply(SessionCreated(info=session()))
     async with store.lease(SESSION, "the first") as old:
         pass
@@ -99,9 +99,9 @@ async def _list_refusals(store: Store, token: LeaseToken) -> list[tuple[str, str
 
 
 LEASES: tuple[Check, ...] = (
-    a_lease_has_one_holder_and_the_next_is_told_who_it_is,
-    a_lease_is_given_back_whatever_happens_under_it,
-    each_lease_has_a_token_of_its_own,
-    the_holder_of_a_lease_writes,
-    who_has_lost_a_lease_changes_nothing,
+    a_lease_has_one_holder_and_others_are_told_its_name,
+    a_lease_is_released_even_after_an_error,
+    each_lease_has_its_own_token,
+    the_holder_of_a_lease_can_write,
+    a_writer_that_lost_its_lease_changes_nothing,
 )

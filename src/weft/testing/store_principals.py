@@ -97,7 +97,7 @@ async def _find_refusal(action: Awaitable[Any]) -> WeftError | None:
     return None
 
 
-async def what_is_somebody_elses_is_like_nothing(open_for: OpenFor) -> None:
+async def sessions_of_other_principals_do_not_exist(open_for: OpenFor) -> None:
     async with AsyncExitStack() as stack:
         stores = await _open_three(stack, open_for)
         await _fill(stores.ben, THEIRS, "herring")
@@ -139,7 +139,7 @@ async def what_is_somebody_elses_is_like_nothing(open_for: OpenFor) -> None:
         assert [each.id for each in await stores.ben.list_trash()] == [bundle]
 
 
-async def lists_have_only_what_is_the_principals(open_for: OpenFor) -> None:
+async def lists_contain_only_what_belongs_to_the_principal(open_for: OpenFor) -> None:
     async with AsyncExitStack() as stack:
         stores = await _open_three(stack, open_for)
         await _fill(stores.ada, MINE, "kipper")
@@ -164,7 +164,7 @@ async def lists_have_only_what_is_the_principals(open_for: OpenFor) -> None:
         }
 
 
-async def a_search_finds_only_what_is_the_principals(open_for: OpenFor) -> None:
+async def a_search_finds_only_what_belongs_to_the_principal(open_for: OpenFor) -> None:
     async with AsyncExitStack() as stack:
         stores = await _open_three(stack, open_for)
         for number in range(FISH - 1):
@@ -179,7 +179,7 @@ async def a_search_finds_only_what_is_the_principals(open_for: OpenFor) -> None:
         assert (await stores.admin.figures(StatisticsQuery(day_of=lambda _: "day"))).sessions == FISH
 
 
-async def pages_are_full_although_others_have_sessions(open_for: OpenFor) -> None:
+async def pages_are_full_even_if_others_have_sessions(open_for: OpenFor) -> None:
     async with AsyncExitStack() as stack:
         stores = await _open_three(stack, open_for)
         for number in range(120):
@@ -199,7 +199,7 @@ def _make_session(number: int) -> SessionInfo:
     return replace(made, time=replace(made.time, created=NOW + number, updated=NOW + number))
 
 
-async def the_owner_stays_through_every_change(open_for: OpenFor) -> None:
+async def a_session_keeps_its_owner_through_every_change(open_for: OpenFor) -> None:
     async with AsyncExitStack() as stack:
         stores = await _open_three(stack, open_for)
         await _fill(stores.ada, MINE, "kipper")
@@ -220,7 +220,7 @@ async def the_owner_stays_through_every_change(open_for: OpenFor) -> None:
         assert await stores.ben.list_sessions() == []
 
 
-async def nobody_takes_over_a_session(open_for: OpenFor) -> None:
+async def a_session_of_another_principal_cannot_be_taken_over(open_for: OpenFor) -> None:
     async with AsyncExitStack() as stack:
         stores = await _open_three(stack, open_for)
         await _fill(stores.ben, THEIRS, "herring")
@@ -232,7 +232,7 @@ async def nobody_takes_over_a_session(open_for: OpenFor) -> None:
         assert titles == {THEIRS: f"herring {THEIRS}", SessionID("ses_admins"): "sardine ses_admins"}
 
 
-async def messages_of_one_id_are_two(open_for: OpenFor) -> None:
+async def equal_message_ids_of_two_principals_do_not_mix(open_for: OpenFor) -> None:
     """A client chooses the ids of its messages. A store that cannot keep two apart refuses the second, and says no more."""
     async with AsyncExitStack() as stack:
         stores = await _open_three(stack, open_for)
@@ -249,7 +249,7 @@ async def messages_of_one_id_are_two(open_for: OpenFor) -> None:
         assert kept.parts == (replace(text(PART, "herring"), session_id=THEIRS, message_id=theirs),)
 
 
-async def only_so_many_sessions_run_at_once(open_for: OpenFor) -> None:
+async def the_number_of_concurrent_runs_is_limited(open_for: OpenFor) -> None:
     async with AsyncExitStack() as stack:
         limited = await stack.enter_async_context(open_for(ADA, max_running=1))
         for id in (MINE, SessionID("ses_second")):
@@ -268,7 +268,7 @@ async def only_so_many_sessions_run_at_once(open_for: OpenFor) -> None:
         assert await limited.find_value(("running",)) == []
 
 
-async def a_session_that_is_gone_is_gone(open_for: OpenFor) -> None:
+async def a_removed_session_does_not_exist(open_for: OpenFor) -> None:
     async with AsyncExitStack() as stack:
         stores = await _open_three(stack, open_for)
         await _fill(stores.ada, MINE, "kipper")
@@ -281,13 +281,13 @@ async def a_session_that_is_gone_is_gone(open_for: OpenFor) -> None:
 
 
 PRINCIPALS: tuple[PrincipalCheck, ...] = (
-    what_is_somebody_elses_is_like_nothing,
-    lists_have_only_what_is_the_principals,
-    a_search_finds_only_what_is_the_principals,
-    pages_are_full_although_others_have_sessions,
-    the_owner_stays_through_every_change,
-    nobody_takes_over_a_session,
-    messages_of_one_id_are_two,
-    only_so_many_sessions_run_at_once,
-    a_session_that_is_gone_is_gone,
+    sessions_of_other_principals_do_not_exist,
+    lists_contain_only_what_belongs_to_the_principal,
+    a_search_finds_only_what_belongs_to_the_principal,
+    pages_are_full_even_if_others_have_sessions,
+    a_session_keeps_its_owner_through_every_change,
+    a_session_of_another_principal_cannot_be_taken_over,
+    equal_message_ids_of_two_principals_do_not_mix,
+    the_number_of_concurrent_runs_is_limited,
+    a_removed_session_does_not_exist,
 )

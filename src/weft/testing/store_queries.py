@@ -83,7 +83,7 @@ async def a_query_finds_sessions_by_any_of_their_properties(store: Store) -> Non
         assert await _list_numbers(store, query) == expected, query
 
 
-async def a_part_of_a_title_is_found_in_any_case_and_literally(store: Store) -> None:
+async def a_title_is_searched_literally_and_case_insensitively(store: Store) -> None:
     await _put_sessions(store)
     await store.apply(
         SessionCreated(info=session("ses_1", title="half \ud83d and nul \x00 end", created=NOW + 8))
@@ -125,7 +125,7 @@ async def a_page_continues_where_a_session_was_removed(store: Store) -> None:
     assert await _list_numbers(store, SessionQuery(after=cursor, limit=2)) == [3, 2]
 
 
-async def what_is_not_a_cursor_is_refused(store: Store) -> None:
+async def an_invalid_cursor_is_refused(store: Store) -> None:
     refused: list[str] = []
     for cursor in ("", "ses_1", "x.ses_1", "١.ses_1"):
         try:
@@ -139,7 +139,7 @@ async def what_is_not_a_cursor_is_refused(store: Store) -> None:
     assert refused == ["cursor"] * 5
 
 
-async def keys_of_values_are_listed_by_their_beginning(store: Store) -> None:
+async def keys_of_values_are_listed_by_prefix(store: Store) -> None:
     keys: list[Key] = [
         ("alone",),
         ("grant", "p1"),
@@ -176,7 +176,7 @@ async def a_log_is_extended_after_its_last_line(store: Store) -> None:
     assert await store.list_logs(("log",)) == [("log", "a")]
 
 
-async def nobody_appends_to_a_log_in_between(store: Store) -> None:
+async def appending_to_a_log_is_atomic(store: Store) -> None:
     def count(last: bytes | None) -> list[bytes]:
         return [b"%d" % (int(last or b"0") + 1)]
 
@@ -184,7 +184,7 @@ async def nobody_appends_to_a_log_in_between(store: Store) -> None:
     assert await store.read_log(("log",)) == [b"%d" % number for number in range(1, 21)]
 
 
-async def a_log_is_trimmed_from_its_beginning(store: Store) -> None:
+async def trimming_a_log_removes_its_oldest_lines(store: Store) -> None:
     await store.append_log(("log",), lambda _: [b"1", b"2", b"3", b"4"])
     assert [await store.trim_log(("log",), keep=keep) for keep in (10, 2, 2)] == [0, 2, 0]
     await store.append_log(("log",), lambda last: [(last or b"") + b"+"])
@@ -194,12 +194,12 @@ async def a_log_is_trimmed_from_its_beginning(store: Store) -> None:
 
 QUERIES: tuple[Check, ...] = (
     a_query_finds_sessions_by_any_of_their_properties,
-    a_part_of_a_title_is_found_in_any_case_and_literally,
+    a_title_is_searched_literally_and_case_insensitively,
     pages_visit_every_session_once,
     a_page_continues_where_a_session_was_removed,
-    what_is_not_a_cursor_is_refused,
-    keys_of_values_are_listed_by_their_beginning,
+    an_invalid_cursor_is_refused,
+    keys_of_values_are_listed_by_prefix,
     a_log_is_extended_after_its_last_line,
-    nobody_appends_to_a_log_in_between,
-    a_log_is_trimmed_from_its_beginning,
+    appending_to_a_log_is_atomic,
+    trimming_a_log_removes_its_oldest_lines,
 )

@@ -122,7 +122,7 @@ async def a_hit_names_the_message_and_marks_the_words(store: Store) -> None:
     assert (titled.message_id, titled.at) == (None, NOW)
 
 
-async def a_title_counts_most_then_the_conversation_then_tools(store: Store) -> None:
+async def titles_rank_above_conversation_and_that_above_tools(store: Store) -> None:
     looked = _answer("looked")
     await store.apply(
         SessionCreated(info=session()),
@@ -190,7 +190,7 @@ async def a_search_finds_what_is_stored_now(store: Store) -> None:
     assert found == [[], [], [], [SESSION], [SESSION]]
 
 
-async def what_is_discarded_or_deleted_is_not_found(store: Store) -> None:
+async def discarded_and_deleted_sessions_are_not_found(store: Store) -> None:
     await store.apply(SessionCreated(info=session(title="loom")), *_say("a", "loom"))
     assert await _find(store, "loom") == [SESSION]
     trashed = await store.discard([SESSION], at=NOW)
@@ -201,7 +201,7 @@ async def what_is_discarded_or_deleted_is_not_found(store: Store) -> None:
     assert await _find(store, "loom") == []
 
 
-async def naming_what_does_not_exist_to_the_index_does_no_harm(store: Store) -> None:
+async def indexing_a_missing_session_is_harmless(store: Store) -> None:
     await store.apply(SessionCreated(info=session()), *_say("a", "loom"))
     await store.update_index({SESSION: {MessageID("msg_none")}, SessionID("ses_none"): set()})
     await store.update_index({})
@@ -266,7 +266,7 @@ async def figures_add_up_exactly(store: Store) -> None:
     )
 
 
-async def figures_are_those_of_one_project_or_of_some_days(store: Store) -> None:
+async def figures_can_be_limited_to_a_project_or_to_some_days(store: Store) -> None:
     await _fill(store)
     there = await store.figures(StatisticsQuery(day_of=_name_day, project=THERE))
     assert (there.sessions, there.messages, there.tools) == (1, 1, ())
@@ -282,13 +282,13 @@ def _name_day(at: int) -> str:
 
 SEARCH: tuple[Check, ...] = (
     a_hit_names_the_message_and_marks_the_words,
-    a_title_counts_most_then_the_conversation_then_tools,
+    titles_rank_above_conversation_and_that_above_tools,
     all_words_must_be_in_one_message,
     a_session_is_found_once_by_its_best_message,
     every_text_is_a_valid_search,
     a_search_finds_what_is_stored_now,
-    what_is_discarded_or_deleted_is_not_found,
-    naming_what_does_not_exist_to_the_index_does_no_harm,
+    discarded_and_deleted_sessions_are_not_found,
+    indexing_a_missing_session_is_harmless,
     figures_add_up_exactly,
-    figures_are_those_of_one_project_or_of_some_days,
+    figures_can_be_limited_to_a_project_or_to_some_days,
 )

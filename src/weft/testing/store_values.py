@@ -87,11 +87,11 @@ def growth(id: str, delta: str, offset: int, *, of: str = PROMPT) -> PartGrew:
     )
 
 
-def whole(info: AnyMessage, *parts: AnyPart) -> MessageWithParts:
+def with_parts(info: AnyMessage, *parts: AnyPart) -> MessageWithParts:
     return MessageWithParts(info=info, parts=parts)
 
 
-async def words(store: Store, part: str = "prt_1") -> str | None:
+async def find_text(store: Store, part: str = "prt_1") -> str | None:
     """Return the stored text of a part of the prompt."""
     message = await store.find_message(SESSION, PROMPT)
     assert message is not None
@@ -99,7 +99,7 @@ async def words(store: Store, part: str = "prt_1") -> str | None:
     return found[0].text if found and isinstance(found[0], TextPart | ReasoningPart) else None
 
 
-async def missing(work: Awaitable[object]) -> NotFoundError:
+async def expect_missing(work: Awaitable[object]) -> NotFoundError:
     """Return the `NotFoundError` that an operation raises."""
     try:
         await work

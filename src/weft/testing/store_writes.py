@@ -28,13 +28,13 @@ from weft.testing.store_values import (
     SESSION,
     Check,
     answer,
+    expect_missing,
     growth,
     many_parts,
-    missing,
     prompt,
     session,
     text,
-    whole,
+    with_parts,
 )
 
 # --- applying ---
@@ -53,8 +53,8 @@ async def an_empty_store_has_nothing(store: Store) -> None:
     assert await store.damage() == []
 
 
-async def getting_a_session_that_is_not_there_says_so(store: Store) -> None:
-    error = await missing(store.get_session(SESSION))
+async def getting_a_missing_session_raises_an_error(store: Store) -> None:
+    error = await expect_missing(store.get_session(SESSION))
     assert (error.kind, error.id) == ("session", SESSION)
 
 
@@ -63,7 +63,7 @@ async def applying_nothing_changes_nothing(store: Store) -> None:
     await an_empty_store_has_nothing(store)
 
 
-async def a_project_comes_back_as_it_was_and_as_it_is_changed(store: Store) -> None:
+async def a_project_is_stored_and_changed(store: Store) -> None:
     project = Project(id=PROJECT, worktree="/work", vcs="git", time=ProjectTime(created=NOW, updated=NOW))
     await store.apply(ProjectUpdated(info=project))
     assert await store.find_project(PROJECT) == project
@@ -82,7 +82,7 @@ async def projects_are_listed_oldest_first(store: Store) -> None:
     assert await store.list_projects() == projects
 
 
-async def a_session_comes_back_as_it_was_and_as_it_is_changed(store: Store) -> None:
+async def a_session_is_stored_and_changed(store: Store) -> None:
     await store.apply(SessionCreated(info=session(title="one")))
     assert await store.get_session(SESSION) == session(title="one")
     await store.apply(SessionUpdated(info=session(title="two")))
@@ -99,7 +99,7 @@ async def sessions_are_listed_by_project_or_all(store: Store) -> None:
     assert await store.list_sessions() == [there, here]
 
 
-async def a_session_that_changes_its_project_is_in_the_new_one_only(store: Store) -> None:
+async def a_session_moved_to_another_project_is_only_there(store: Store) -> None:
     await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
     moved = session(project="p2")
     await store.apply(SessionUpdated(info=moved))
@@ -107,12 +107,12 @@ async def a_session_that_changes_its_project_is_in_the_new_one_only(store: Store
     assert await store.list_sessions(ProjectID("p2")) == [moved]
     assert await store.list_sessions() == [moved]
     assert await store.get_session(SESSION) == moved
-    assert await store.list_messages(SESSION) == [whole(prompt())]
+    assert await store.list_messages(SESSION) == [with_parts(prompt())]
     back = await store.edit(SESSION, lambda known: replace(known, project_id=PROJECT))
     assert (back, await store.list_sessions()) == (session(), [session()])
 
 
-async def a_diff_and_todos_come_back_and_are_replaced(store: Store) -> None:
+async def a_diff_and_todos_are_stored_and_replaced(store: Store) -> None:
     diff = (FileDiff(file="a", before="1", after="2", additions=1, deletions=1),)
     todos = (Todo(content="do", status="pending", priority="high", id="1"),)
     await store.apply(
@@ -125,24 +125,24 @@ async def a_diff_and_todos_come_back_and_are_replaced(store: Store) -> None:
     assert await store.list_todos(SESSION) == []
 
 
-async def messages_and_parts_of_many_kinds_come_back_as_they_were(store: Store) -> None:
+async def messages_and_parts_of_every_kind_are_stored_unchanged(store: Store) -> None:
     parts = many_parts(ANSWER)
     await store.apply(MessageUpdated(info=answer()), *(PartUpdated(part=part) for part in parts))
-    assert await store.list_messages(SESSION) == [whole(answer(), *parts)]
-    assert await store.find_message(SESSION, ANSWER) == whole(answer(), *parts)
+    assert await store.list_messages(SESSION) == [with_parts(answer(), *parts)]
+    assert await store.find_message(SESSION, ANSWER) == with_parts(answer(), *parts)
     done = replace(answer(), time=AssistantTime(created=NOW + 1, completed=NOW + 9), finish="stop")
     await store.apply(MessageUpdated(info=done))
-    assert await store.list_messages(SESSION) == [whole(done, *parts)]
+    assert await store.list_messages(SESSION) == [with_parts(done, *parts)]
 
 
-async def a_part_that_comes_before_its_message_waits_for_it(store: Store) -> None:
+async def a_part_that_arrives_before_its_message_waits_for_it(store: Store) -> None:
     await store.apply(PartUpdated(part=text("prt_1", "early")))
     assert await store.list_messages(SESSION) == []
     await store.apply(MessageUpdated(info=prompt()))
-    assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "early"))]
+    assert await store.list_messages(SESSION) == [with_parts(prompt(), text("prt_1", "early"))]
 
 
-async def one_session_knows_nothing_of_another(store: Store) -> None:
+async def sessions_are_independent(store: Store) -> None:
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "a")))
     assert await store.list_messages(SessionID("ses_2")) == []
     assert await store.find_message(SessionID("ses_2"), PROMPT) is None
@@ -151,7 +151,7 @@ async def one_session_knows_nothing_of_another(store: Store) -> None:
 # --- repeating and removing ---
 
 
-async def applying_twice_is_applying_once(store: Store) -> None:
+async def applying_an_event_twice_equals_applying_it_once(store: Store) -> None:
     events = (
         ProjectUpdated(info=Project(id=PROJECT, worktree="/work", time=ProjectTime(created=NOW))),
         SessionCreated(info=session()),
@@ -165,22 +165,22 @@ async def applying_twice_is_applying_once(store: Store) -> None:
     for _ in range(2):
         await store.apply(*events)
         assert await store.list_sessions() == [session()]
-        assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "ab"))]
+        assert await store.list_messages(SESSION) == [with_parts(prompt(), text("prt_1", "ab"))]
     for event in events:
         await store.apply(event)
         await store.apply(event)
-    assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "ab"))]
+    assert await store.list_messages(SESSION) == [with_parts(prompt(), text("prt_1", "ab"))]
 
 
-async def removing_twice_is_removing_once(store: Store) -> None:
+async def removing_twice_equals_removing_once(store: Store) -> None:
     gone = PartRemoved(session_id=SESSION, message_id=PROMPT, part_id=PartID("prt_1"))
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "a")))
     for _ in range(2):
         await store.apply(gone)
-        assert await store.list_messages(SESSION) == [whole(prompt())]
+        assert await store.list_messages(SESSION) == [with_parts(prompt())]
 
 
-async def removing_a_message_takes_its_parts(store: Store) -> None:
+async def removing_a_message_removes_its_parts(store: Store) -> None:
     gone = MessageRemoved(session_id=SESSION, message_id=PROMPT)
     kept = text("prt_3", "stays", of=ANSWER)
     await store.apply(MessageUpdated(info=prompt()), MessageUpdated(info=answer()), PartUpdated(part=kept))
@@ -188,12 +188,12 @@ async def removing_a_message_takes_its_parts(store: Store) -> None:
     await store.apply(growth("prt_1", "more", 1))
     for _ in range(2):
         await store.apply(gone)
-        assert await store.list_messages(SESSION) == [whole(answer(), kept)]
+        assert await store.list_messages(SESSION) == [with_parts(answer(), kept)]
     await store.apply(MessageUpdated(info=prompt()))
-    assert await store.find_message(SESSION, PROMPT) == whole(prompt())
+    assert await store.find_message(SESSION, PROMPT) == with_parts(prompt())
 
 
-async def deleting_a_session_takes_all_that_is_its_own(store: Store) -> None:
+async def deleting_a_session_deletes_everything_of_it(store: Store) -> None:
     other = session("ses_2", created=NOW + 5)
     kept = text("prt_9", "b", of="msg_9", session="ses_2")
     await store.apply(
@@ -215,8 +215,8 @@ async def deleting_a_session_takes_all_that_is_its_own(store: Store) -> None:
         assert await store.list_diff(SESSION) == []
         assert await store.list_todos(SESSION) == []
     await store.apply(MessageUpdated(info=prompt()), MessageUpdated(info=prompt("msg_lost")))
-    assert await store.list_messages(SESSION) == [whole(prompt()), whole(prompt("msg_lost"))]
-    assert await store.list_messages(SessionID("ses_2")) == [whole(prompt("msg_9", of="ses_2"), kept)]
+    assert await store.list_messages(SESSION) == [with_parts(prompt()), with_parts(prompt("msg_lost"))]
+    assert await store.list_messages(SessionID("ses_2")) == [with_parts(prompt("msg_9", of="ses_2"), kept)]
 
 
 async def the_order_of_events_in_a_batch_counts(store: Store) -> None:
@@ -234,7 +234,7 @@ async def the_order_of_events_in_a_batch_counts(store: Store) -> None:
         SessionUpdated(info=session(title="two")),
     )
     assert await store.get_session(SESSION) == session(title="two")
-    assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_3", "d"))]
+    assert await store.list_messages(SESSION) == [with_parts(prompt(), text("prt_3", "d"))]
     await store.apply(SessionDeleted(info=session()), SessionCreated(info=session(title="three")))
     assert await store.list_sessions() == [session(title="three")]
     assert await store.list_messages(SESSION) == []
@@ -242,20 +242,20 @@ async def the_order_of_events_in_a_batch_counts(store: Store) -> None:
 
 WRITING: tuple[Check, ...] = (
     an_empty_store_has_nothing,
-    getting_a_session_that_is_not_there_says_so,
+    getting_a_missing_session_raises_an_error,
     applying_nothing_changes_nothing,
-    a_project_comes_back_as_it_was_and_as_it_is_changed,
+    a_project_is_stored_and_changed,
     projects_are_listed_oldest_first,
-    a_session_comes_back_as_it_was_and_as_it_is_changed,
+    a_session_is_stored_and_changed,
     sessions_are_listed_by_project_or_all,
-    a_session_that_changes_its_project_is_in_the_new_one_only,
-    a_diff_and_todos_come_back_and_are_replaced,
-    messages_and_parts_of_many_kinds_come_back_as_they_were,
-    a_part_that_comes_before_its_message_waits_for_it,
-    one_session_knows_nothing_of_another,
-    applying_twice_is_applying_once,
-    removing_twice_is_removing_once,
-    removing_a_message_takes_its_parts,
-    deleting_a_session_takes_all_that_is_its_own,
+    a_session_moved_to_another_project_is_only_there,
+    a_diff_and_todos_are_stored_and_replaced,
+    messages_and_parts_of_every_kind_are_stored_unchanged,
+    a_part_that_arrives_before_its_message_waits_for_it,
+    sessions_are_independent,
+    applying_an_event_twice_equals_applying_it_once,
+    removing_twice_equals_removing_once,
+    removing_a_message_removes_its_parts,
+    deleting_a_session_deletes_everything_of_it,
     the_order_of_events_in_a_batch_counts,
 )

@@ -170,12 +170,12 @@ class ToolCase(Struct, frozen=True, kw_only=True):
 Check = Callable[[ToolCase, ToolHarness], Awaitable[None]]
 
 
-async def it_has_a_description(tool_case: ToolCase, harness: ToolHarness) -> None:
+async def the_tool_has_a_description(tool_case: ToolCase, harness: ToolHarness) -> None:
     del harness
     assert tool_case.tool.about.strip()
 
 
-async def its_schema_is_an_object(tool_case: ToolCase, harness: ToolHarness) -> None:
+async def the_schema_is_an_object(tool_case: ToolCase, harness: ToolHarness) -> None:
     del harness
     schema = schema_of(tool_case.tool)
     assert schema["type"] == "object"
@@ -206,7 +206,7 @@ async def valid_arguments_give_a_result(tool_case: ToolCase, harness: ToolHarnes
     assert "truncated" in result.metadata
 
 
-async def its_output_is_bounded(tool_case: ToolCase, harness: ToolHarness) -> None:
+async def the_output_is_bounded(tool_case: ToolCase, harness: ToolHarness) -> None:
     result = await harness.call(tool_case.tool, **tool_case.valid)
     assert len(result.output.encode()) <= MAX_BYTES + MAX_FRAMING
     assert result.output.count("\n") <= MAX_LINES + 20
@@ -214,44 +214,44 @@ async def its_output_is_bounded(tool_case: ToolCase, harness: ToolHarness) -> No
 
 async def a_denied_call_changes_nothing(tool_case: ToolCase, harness: ToolHarness) -> None:
     harness.denied = {"*"}
-    before = contents(harness.directory)
+    before = read_files(harness.directory)
     try:
         await harness.call(tool_case.tool, **tool_case.valid)
     except NotPermittedError:
         pass
     else:
         assert harness.asked == [], "it was denied the permission and continued"
-    assert contents(harness.directory) == before
+    assert read_files(harness.directory) == before
 
 
 async def a_cancelled_call_leaves_no_process(tool_case: ToolCase, harness: ToolHarness) -> None:
     calling = asyncio.ensure_future(harness.call(tool_case.tool, **tool_case.valid))
     await asyncio.sleep(0)
-    while not calling.done() and not processes_in(harness.directory):  # noqa: ASYNC110  there is no event for processes that start or end
+    while not calling.done() and not list_processes(harness.directory):  # noqa: ASYNC110  there is no event for processes that start or end
         await asyncio.sleep(0)
     calling.cancel()
     await asyncio.wait([calling])
-    assert processes_in(harness.directory) == []
+    assert list_processes(harness.directory) == []
 
 
 TOOL_CHECKS: Final[tuple[Check, ...]] = (
-    it_has_a_description,
-    its_schema_is_an_object,
+    the_tool_has_a_description,
+    the_schema_is_an_object,
     every_argument_is_described,
     invalid_arguments_are_refused_by_name,
     valid_arguments_give_a_result,
-    its_output_is_bounded,
+    the_output_is_bounded,
     a_denied_call_changes_nothing,
     a_cancelled_call_leaves_no_process,
 )
 
 
-def contents(directory: Path) -> dict[str, bytes]:
+def read_files(directory: Path) -> dict[str, bytes]:
     """Return the content of every file below a directory."""
     return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
-def processes_in(directory: Path) -> list[int]:
+def list_processes(directory: Path) -> list[int]:
     """Return the other living processes that work in a directory (Linux only)."""
     return [
         int(entry)

@@ -301,7 +301,7 @@ class ReportProgress(Protocol):
 
 
 class NoteEvidence(Protocol):
-    """Store what a call is about to do, or what came of it, in place of what it noted before. Return when it is stored.
+    """Store a note on what a call is about to do, or on its result, instead of its earlier note. Return when it is stored.
 
     If the process dies, this tells whether the call took effect: a tool that `notes` notes before it acts.
     """

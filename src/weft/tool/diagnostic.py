@@ -26,7 +26,7 @@ class DiagnosticRange(Struct, frozen=True):
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A diagnostic as the protocol has it. One without a severity is an error."""
+    """A diagnostic as the protocol defines it. One without a severity is an error."""
 
     range: DiagnosticRange
     message: str

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from weft.errors import NotFoundError, ToolError
+from weft.model.display import bound_time
 from weft.model.search import HistoryMatch
 from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.inputs import HistoryInput
@@ -43,7 +44,7 @@ async def search_history(arguments: HistoryInput, ctx: ToolContext) -> ToolResul
 
 def _to_quote(match: HistoryMatch) -> str:
     """Return a match with its source. It cannot end its own quote."""
-    day = datetime.fromtimestamp(match.at / 1000, UTC).strftime("%Y-%m-%d")
+    day = datetime.fromtimestamp(bound_time(match.at) / 1000, UTC).strftime("%Y-%m-%d")
     title = " ".join(match.title.split()).replace('"', "'")
     source = f'session="{match.session_id}" message="{match.message_id or ""}" title="{title}"'
     text = match.excerpt.replace(QUOTE_END, "< /quote>")

@@ -66,8 +66,9 @@ def _is_within(path: str, root: str) -> bool:
 
 
 def format_title(place: ToolPath, ctx: ToolContext) -> str:
-    """Return the path relative to the worktree, for people."""
-    return os.path.relpath(place.path, ctx.worktree)
+    """Return the path relative to the checkout or, without one, to the directory, for people."""
+    # Without a checkout, OpenCode shows a path from the root of the file system, without its first slash.
+    return os.path.relpath(place.path, ctx.directory if ctx.worktree == "/" else ctx.worktree)
 
 
 def list_edit_patterns(place: ToolPath, ctx: ToolContext) -> tuple[str, ...]:

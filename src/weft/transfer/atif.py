@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from weft.errors import InvalidInputError
+from weft.model.display import bound_time
 from weft.model.ids import SessionID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage, is_synthetic
 from weft.model.part import (
@@ -207,7 +208,11 @@ def _name_model(info: AssistantMessage) -> str:
 
 def format_iso(time: int) -> str:
     """Return a time (ms) as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(bound_time(time) / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def _without_empty(fields: dict[str, Any], *, keep: str = "") -> dict[str, Any]:

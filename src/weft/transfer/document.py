@@ -11,7 +11,7 @@ from weft.model.ids import MessageID, SessionID, check_file_name, check_new_id
 from weft.model.message import AssistantMessage, MessageWithParts, message_sort_key, sort_parts
 from weft.model.session import hide_share_secret
 from weft.model.transfer import SessionExport
-from weft.model.wire import encode, encode_pretty, from_plain, parse
+from weft.model.wire import decode, encode_pretty, encode_sorted, parse
 from weft.transfer.rebind import move_part
 
 
@@ -22,10 +22,14 @@ def to_document(export: SessionExport) -> bytes:
 
 def from_document(raw: bytes, *, where: str) -> SessionExport:
     """Decode an exported session. Raise `DocumentError` if it is malformed, `InvalidIdError` if an id is."""
-    plain = parse(raw, where=where)
-    if not (isinstance(plain, dict) and isinstance(plain.get("info"), dict) and "messages" in plain):
-        raise DocumentError(where, _guess_format(plain))
-    return check_export(from_plain(plain, SessionExport, where=where), where=where)
+    try:
+        export = decode(raw, SessionExport, where=where)
+    except DocumentError:
+        plain = parse(raw, where=where)
+        if not (isinstance(plain, dict) and isinstance(plain.get("info"), dict) and "messages" in plain):
+            raise DocumentError(where, _guess_format(plain)) from None
+        raise
+    return check_export(export, where=where)
 
 
 def check_export(export: SessionExport, *, where: str) -> SessionExport:
@@ -74,7 +78,7 @@ def hash_content(export: SessionExport) -> str:
     """Hash the messages, todos and diff of a session. Its location, title and order of keys do not matter."""
     digest = sha256()
     for value in _list_content(export):
-        digest.update(encode(_sort_keys(parse(encode(value)))) + b"\n")
+        digest.update(encode_sorted(value) + b"\n")
     return digest.hexdigest()
 
 
@@ -82,11 +86,3 @@ def _list_content(export: SessionExport) -> Iterable[Any]:
     yield from export.messages
     yield export.todos
     yield export.diff
-
-
-def _sort_keys(plain: Any) -> Any:
-    if isinstance(plain, dict):
-        return {key: _sort_keys(plain[key]) for key in sorted(plain)}
-    if isinstance(plain, list):
-        return [_sort_keys(item) for item in plain]
-    return plain

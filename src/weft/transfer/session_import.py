@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import DocumentError, NotFoundError, StoreError
+from weft.errors import DocumentError, NotFoundError, StoreError, UnreadableError
 from weft.journal import Journal
 from weft.model.event import (
     Durable,
@@ -230,6 +230,8 @@ class SessionImporter:
     async def _find(self, id: SessionID) -> SessionExport | None:
         try:
             return await pack_session(self._store, id)
+        except UnreadableError as error:
+            raise DocumentError(f"session {id}", "it is here already, and cannot be read") from error
         except NotFoundError:
             return None
 
@@ -377,7 +379,7 @@ def _get_checkout(place: Place) -> str:
 
 
 def list_replacing_events(export: SessionExport, present: SessionExport | None) -> Iterator[Durable]:
-    """Yield the events that store a session in place of another state of it, or as a new one, and leave nothing of that state."""
+    """Yield the events that store a session, and remove all that is left of its earlier state."""
     if present is None:
         yield SessionCreated(info=export.info)
     else:

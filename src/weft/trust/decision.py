@@ -114,7 +114,7 @@ def get_trust(directory: str, env: Mapping[str, str]) -> ProjectTrust:
 
 
 def make_report(project: ProjectTrust) -> TrustReport:
-    """Return whether a project is trusted and what it brings along, with the fingerprint that whoever reads it can trust."""
+    """Return a report: whether a project is trusted, what it brings along, and the fingerprint of the state that was examined."""
     # The fingerprint is taken before the content is read: what changes meanwhile is not trusted.
     fingerprint = to_digest(project.take_fingerprint())
     status = project.get_status()

@@ -3,15 +3,17 @@
 How it looks and how keys are read is up to a `ChatScreen`.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
-from weft.api import Api
 from weft.errors import InvalidInputError, NotFoundError, WeftError
 from weft.model.catalog import parse_ref
 from weft.model.display import format_cost, format_count, sanitize
@@ -19,15 +21,25 @@ from weft.model.event import PublishedEvent, SessionIdled, SessionUpdated
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import AnyPartInput, CommandInput, PromptInput, SessionInput, ShellInput
-from weft.model.message import MessageWithParts
 from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.session import Busy, Idle, SessionInfo
 from weft.model.spending import Spent
-from weft.tui.dialog import list_choices, render_permission, render_question, to_answers, to_reply
+from weft.tui.dialog import (
+    is_answer,
+    is_reply,
+    list_choices,
+    render_permission,
+    render_question,
+    to_answers,
+    to_reply,
+)
 from weft.tui.paste import Pastes, read_image
 from weft.tui.render import LiveContext, RenderOptions, render_live, render_status
 from weft.tui.text import Line
 from weft.tui.view import AnswerItem, Item, LinesItem, NoticeItem, PromptItem, SessionView, TableItem
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api import Api
 
 # How many messages of a session are printed when it is resumed.
 RECENT_MESSAGES: Final = 8
@@ -40,6 +52,7 @@ TICK_SECONDS: Final = 0.2
 SLICE_ITEMS: Final = 20
 SLICE_SECONDS: Final = 0.02
 MAX_FILES: Final = 20
+NOTHING_RUNS: Final = "nothing is running; Ctrl-D leaves"
 
 
 class ChatScreen(Protocol):
@@ -55,9 +68,9 @@ class ChatScreen(Protocol):
     @property
     def is_full(self) -> bool: ...
 
-    async def run(self, chat: "Chat") -> None: ...
+    async def run(self, chat: Chat) -> None: ...
 
-    async def show(self, items: list[Item], chat: "Chat") -> None: ...
+    async def show(self, items: list[Item], chat: Chat) -> None: ...
 
     def refresh(self) -> None: ...
 
@@ -76,7 +89,7 @@ class ChatSetup(Struct, frozen=True, kw_only=True):
     """
 
     now: Callable[[], int]
-    run_command: Callable[["Chat", str], Awaitable[bool]]
+    run_command: Callable[[Chat, str], Awaitable[bool]]
     to_parts: Callable[[str, str | None], Awaitable[tuple[AnyPartInput, ...]]]
     to_resume: Callable[[SessionID], str]
     is_remote: bool = False
@@ -110,7 +123,9 @@ class Chat:
         self.session: SessionInfo | None = None
         self.view: SessionView | None = None
         self.agent, self.model, self.variant = setup.agent, setup.model, setup.variant
+        self._default_agent = self._default_model = ""
         self.reasoning = False
+        self.interrupt_key = "Esc"
         self.queue: list[str] = []
         self.listed: list[SessionID] = []  # the sessions that /sessions has numbered
         self.sizes: dict[str, int] = {}
@@ -133,7 +148,7 @@ class Chat:
         self._pending: set[asyncio.Task[None]] = set()
 
     async def run(self, session: SessionInfo | None = None) -> None:
-        """Talk until the person leaves. Whatever fails on the way is shown, and ends nothing."""
+        """Talk until the person leaves. Errors are shown, and do not end the conversation."""
         events = self.api.events()
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -186,6 +201,14 @@ class Chat:
         """The request that waits for an answer, if any."""
         return next(iter(self.view.requests), None) if self.view is not None else None
 
+    def get_agent(self) -> str:
+        """Return the agent that the next prompt is for; empty if it is not known."""
+        return self.agent or (self.view.status.agent if self.view is not None else "") or self._default_agent
+
+    def get_model(self) -> str:
+        """Return the model that the next prompt is for; empty if it is not known."""
+        return self.model or (self.view.status.model if self.view is not None else "") or self._default_model
+
     def get_options(self, width: int) -> RenderOptions:
         return RenderOptions(width=width, reasoning=self.reasoning, undo="/undo")
 
@@ -197,9 +220,10 @@ class Chat:
             sizes=self.sizes,
             budget=self.budget,
             queue=tuple(self.queue),
-            agent=self.agent or "",
-            model=self.model or "",
+            agent=self.get_agent(),
+            model=self.get_model(),
             variant=self.variant or "",
+            interrupt_key=self.interrupt_key,
         )
 
     def render_live(self, width: int, height: int) -> list[Line]:
@@ -230,7 +254,9 @@ class Chat:
         self.add(LinesItem(lines=[[("", sanitize(line))] for line in lines]))
 
     def print_table(self, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-        self.add(TableItem(rows=[header, *rows]))
+        """Print a table, if it has rows."""
+        if rows:
+            self.add(TableItem(rows=[header, *rows]))
 
     def fail(self, error: WeftError) -> None:
         hint = f" ({error.hint})" if error.hint else ""
@@ -241,14 +267,25 @@ class Chat:
     def submit(self, text: str) -> None:
         """Send what was typed: an answer to the open request, a command, a shell command or a prompt.
 
-        An empty line answers no request for permission: it may come from somebody who was about to send a prompt.
+        An empty line answers no request for permission: it may come from somebody who was about to send a prompt. Nor does a
+        number that is not in the list.
         """
-        if isinstance(self.request, PermissionRequest) and not text.strip():
-            self.note("type a number or a word, and press Enter")
-        elif self.request is not None:
+        if self.request is None:
+            if text.strip():
+                self.start(self._send(text))
+        elif self._is_answer(text):
             self.start(self._answer(text.strip()))
-        elif text.strip():
-            self.start(self._send(text))
+        else:
+            self.note("type a number or a word of the list, and press Enter")
+
+    def _is_answer(self, text: str) -> bool:
+        match self.request:
+            case PermissionRequest() as permission:
+                return is_reply(text, list_choices(permission, scopes=self.setup.scopes))
+            case QuestionRequest(id=id, questions=questions):
+                return is_answer(questions[len(self._answers.get(id, ()))], text)
+            case None:
+                return False
 
     def enqueue(self, text: str) -> None:
         """Send a prompt when the run has ended, or at once if there is none."""
@@ -275,7 +312,7 @@ class Chat:
         self._screen.set_draft(text)
 
     def start(self, work: Coroutine[Any, Any, object]) -> None:
-        """Do something while the person continues typing. An error is shown."""
+        """Run something in the background, while the person continues typing. An error is shown."""
         assert self._tasks is not None, "it is set before anything is typed"
         task = self._tasks.create_task(self._guard(work))
         self._pending.add(task)
@@ -357,6 +394,8 @@ class Chat:
             return
         del self._answers[request.id]
         self.view.drop_request(request.id)
+        for question, chosen in zip(request.questions, answers, strict=True):
+            self.note(f"{question.question} {', '.join(chosen) or 'no answer'}")
         if any(answers):
             await self.api.reply_question(request.id, tuple(answers))
         else:
@@ -388,7 +427,8 @@ class Chat:
         limit = RECENT_MESSAGES + 1 if base is not None and session.revert is None else None
         history = await self.api.list_messages(session.id, limit=limit)
         children = await self.api.list_children(session.id)
-        messages = drop_undone(history, session)
+        end = session.revert.message_id if session.revert is not None else None
+        messages = list(takewhile(lambda each: each.info.id != end, history))  # the rest is undone
         view = self._show_session(session, base)
         left_out = view.load(messages, shown=RECENT_MESSAGES)
         if left_out:
@@ -409,6 +449,7 @@ class Chat:
         for request in (*requests, *await self.api.list_questions()):
             if request.session_id in family:
                 view.add_request(request)
+        self._want_sizes(view)
         self._dirty.set()
 
     async def load_older(self) -> list[Item]:
@@ -464,11 +505,28 @@ class Chat:
     # --- background ---
 
     async def _read_settings(self) -> None:
-        """Read the budget of a session, and how reasoning is shown."""
-        weft = _find(await self.api.configuration.get(), "experimental", "weft")
+        """Read the budget of a session, how reasoning is shown, whose keys are used, and who answers if nobody is chosen."""
+        config = await self.api.configuration.get()
+        weft = _find(config, "experimental", "weft")
         cost = _find(weft, "budget", "tree", "cost") or _find(weft, "budget", "session", "cost")
         self.budget = f"${cost}" if cost else ""
         self.reasoning = bool(_find(weft, "terminal", "reasoning"))
+        if _find(weft, "terminal", "keys") == "vi":
+            self.interrupt_key = "Ctrl-C"  # Esc belongs to vi
+        agents = await self.api.workspace.list_agents()  # the default one first
+        default = next((each for each in agents if each.mode != "subagent" and not each.hidden), None)
+        self._default_agent = default.name if default is not None else ""
+        chosen = next((each for each in agents if each.name == self.agent), default)
+        model = chosen.model if chosen is not None else None
+        name = f"{model.provider_id}/{model.model_id}" if model else _find(config, "model")
+        self._default_model = name or ""
+        self._dirty.set()
+
+    def _want_sizes(self, view: SessionView) -> None:
+        """Read the sizes of contexts as soon as one is in use, once."""
+        if view.status.context and not self._knows_sizes:
+            self._knows_sizes = True
+            self.start(self._read_sizes())
 
     async def _read_sizes(self) -> None:
         """Read how large the contexts of models are. There are thousands of models, so it waits for the first answer."""
@@ -492,11 +550,11 @@ class Chat:
             if self.watched is not None and self.watched.view.feed(event):
                 self.watched.settle()
                 self._dirty.set()
+            if isinstance(event, SessionUpdated) and self.session and event.info.id == self.session.id:
+                self.session = event.info
             if self.view is not None and self.view.feed(event):
                 self._dirty.set()
-                if self.view.status.context and not self._knows_sizes:
-                    self._knows_sizes = True
-                    self.start(self._read_sizes())
+                self._want_sizes(self.view)
                 if isinstance(event, SessionIdled) and event.session_id == self.view.session:
                     self._send_queued()
 
@@ -532,15 +590,6 @@ class Chat:
         """Return the last answer: what the model wrote after the last prompt."""
         last = max((at for at, item in enumerate(self.items) if isinstance(item, PromptItem)), default=-1)
         return [item for item in self.items[last + 1 :] if isinstance(item, AnswerItem)]
-
-
-def drop_undone(history: list[MessageWithParts], session: SessionInfo) -> list[MessageWithParts]:
-    """Return the messages of a session that are not undone."""
-    if session.revert is None:
-        return history
-    cut = session.revert.message_id
-    at = next((number for number, each in enumerate(history) if each.info.id == cut), len(history))
-    return history[:at]
 
 
 def _find(config: object, *keys: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from difflib import unified_diff
 from typing import Final, NamedTuple
 
-from weft.errors import InvalidInputError, NotFoundError
+from weft.errors import InvalidInputError, NotFoundError, UnsupportedError
 from weft.model.catalog import parse_ref
 from weft.model.display import format_cost
 from weft.model.ids import GrantID, MessageID
@@ -104,8 +104,8 @@ async def resume(chat: Chat, words: str) -> None:
 
 async def fork(chat: Chat, _: str) -> None:
     copy = await chat.api.fork_session(get_session(chat).id)
-    chat.note(f"this is now a copy of the session: {copy.id}")
     await chat.open(copy)
+    chat.note(f"this is now a copy of the session: {copy.id}")
 
 
 async def show_tree(chat: Chat, _: str) -> None:
@@ -121,6 +121,8 @@ def _to_tree_lines(tree: SessionTree, indent: str) -> list[str]:
 
 
 async def search(chat: Chat, words: str) -> None:
+    if not words:
+        raise InvalidInputError("search", "there are no words to search for", hint="/search WORDS")
     hits = await chat.api.search(words)
     chat.listed = [hit.session_id for hit in hits]
     chat.print_table(
@@ -273,7 +275,7 @@ async def choose_model(chat: Chat, words: str) -> None:
 async def cycle_model(chat: Chat) -> None:
     """Choose the next of the models that this session has used."""
     used = chat.view.models if chat.view is not None else {}
-    current = chat.model or (chat.view.status.model if chat.view is not None else "")
+    current = chat.get_model()
     models = list({**used, current: None})
     following = models[(models.index(current) + 1) % len(models)]
     if following == current:
@@ -298,7 +300,7 @@ async def choose_agent(chat: Chat, words: str) -> None:
 
 async def list_variants(chat: Chat) -> list[str]:
     """Return the variants of the model that the next prompt is for."""
-    name = chat.model or (chat.view.status.model if chat.view is not None else "")
+    name = chat.get_model()
     providers = await chat.api.configuration.list_providers()
     return next(
         (
@@ -316,13 +318,16 @@ async def choose_variant(chat: Chat, words: str) -> None:
     if words and words not in variants:
         raise NotFoundError("variant", words)
     chat.variant = words or None
-    name = chat.model or (chat.view.status.model if chat.view is not None else "")
+    name = chat.get_model()
     available = ", ".join(variants) or "none"
     chat.note(f"variant {words}" if words else f"no variant; {name or 'the model'} has: {available}")
 
 
 async def list_tools(chat: Chat, _: str) -> None:
-    tools = await chat.api.workspace.list_tools()
+    try:
+        tools = await chat.api.workspace.list_tools()
+    except UnsupportedError:  # a server of OpenCode lists them for a model only
+        tools = await chat.api.workspace.list_tools(parse_ref(chat.get_model()))
     chat.print_table(("tool", "about"), [(tool.id, tool.description.partition("\n")[0]) for tool in tools])
 
 
@@ -332,7 +337,9 @@ async def list_mcp(chat: Chat, _: str) -> None:
         (name, str(status.__struct_config__.tag), getattr(status, "error", "") or status.note or "")
         for name, status in servers.items()
     ]
-    chat.print_table(("server", "status", ""), rows)
+    chat.print_table(("server", "status", "note"), rows)
+    if not rows:
+        chat.note("no MCP servers are configured")
 
 
 async def show_permissions(chat: Chat, words: str) -> None:
@@ -367,6 +374,8 @@ async def toggle_reasoning(chat: Chat, _: str) -> None:
 
 
 async def queue(chat: Chat, words: str) -> None:
+    if not words:
+        raise InvalidInputError("queue", "there is no prompt to queue", hint="/queue PROMPT")
     chat.enqueue(words)
 
 

@@ -69,6 +69,12 @@ def to_reply(typed: str, choices: list[DialogChoice] | None = None) -> tuple[Rep
     return "reject", rest.strip() if first.lower() in REJECT_WORDS else typed, DEFAULT_GRANT_TERMS
 
 
+def is_reply(typed: str, choices: list[DialogChoice]) -> bool:
+    """Return False for an empty line and for a number that no choice has: a slip of the finger is no refusal."""
+    words = typed.split()
+    return bool(words) and not (words[0].isdecimal() and not 1 <= int(words[0]) <= len(choices))
+
+
 def to_answers(question: Question, typed: str) -> tuple[str, ...]:
     """Return the options that were chosen by number or label, or the typed text if the question allows that."""
     labels = {str(number): option.label for number, option in enumerate(question.options, start=1)}
@@ -79,17 +85,25 @@ def to_answers(question: Question, typed: str) -> tuple[str, ...]:
     return (typed,) if typed and question.custom else ()
 
 
+def is_answer(question: Question, typed: str) -> bool:
+    """Return False for a number that no option has, and for words that the question does not allow."""
+    words = typed.strip()
+    if words.isdecimal() and question.options:
+        return 1 <= int(words) <= len(question.options)
+    return not words or bool(to_answers(question, words))  # an empty line rejects the question
+
+
 # --- lines ---
 
 
 def render_permission(request: PermissionRequest, width: int, *, scopes: bool = True) -> list[Line]:
-    """Return what is asked, part by part, why it is asked, and the numbered choices."""
+    """Return a permission request as text: each part of it, why it is asked, and the numbered choices."""
     details = render_details(request, width, limit=MAX_DIFF_LINES)
     return [*details, *render_choices(request, width, scopes=scopes)]
 
 
 def render_details(request: PermissionRequest, width: int, *, limit: int) -> list[Line]:
-    """Return what is asked, part by part, and why it is asked; of a diff, at most `limit` lines."""
+    """Return each part of a permission request, and why it is asked, with at most `limit` lines of a diff."""
     lines: list[Line] = [[("bold ansiyellow", "? "), ("bold", f"Allow {squash(request.permission)}?")]]
     for pattern in request.patterns:
         lines += wrap([("", sanitize(pattern))], width, first=[("ansiyellow", "  • ")], rest=[("", "    ")])
@@ -139,5 +153,5 @@ def render_question(request: QuestionRequest, number: int, width: int) -> list[L
     indent: Line = [("", "  ")]
     return [
         *lines,
-        *wrap([("dim", f"{hint}; nothing rejects the question")], width, first=indent, rest=indent),
+        *wrap([("dim", f"{hint}; an empty line rejects the question")], width, first=indent, rest=indent),
     ]

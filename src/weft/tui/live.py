@@ -1,6 +1,7 @@
 """Write settled lines to a terminal, with a live region below them that is drawn again."""
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -8,8 +9,16 @@ from weft.tui.text import Line, cut, measure, to_ansi
 
 BEGIN_SYNC: Final = "\x1b[?2026h"  # the terminal shows everything up to the end at once; others ignore it
 END_SYNC: Final = "\x1b[?2026l"
-ERASE_BELOW: Final = "\x1b[J"
+# Erase to the end of the row, and then the rows below: told to erase everything from the first row of the screen on, tmux moves it to
+# its history instead.
+ERASE_BELOW: Final = "\x1b[K\x1b7\x1b[B\x1b[J\x1b8"
 DEFAULT_SIZE: Final = os.terminal_size((80, 24))
+
+
+def get_columns() -> int:
+    """Return the width of the terminal, or a common one if it does not say."""
+    # While the full screen is shown, `sys.stdout` belongs to Textual.
+    return os.get_terminal_size((sys.__stdout__ or sys.stdout).fileno()).columns or DEFAULT_SIZE.columns
 
 
 class LiveOutput:

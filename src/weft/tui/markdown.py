@@ -45,6 +45,7 @@ _TOKEN_STYLES: Final = (
     ("Token.Generic.Inserted", "ansigreen"),
     ("Token.Generic.Heading", "bold"),
 )
+# The cells that a text or a column of a table keeps, however narrow the terminal is.
 MIN_COLUMN: Final = 3
 
 
@@ -93,7 +94,8 @@ class MarkdownSplitter:
 
     def tail(self) -> MarkdownBlock | None:
         """Return the open block as far as it is known, or None. Of a long one, only the end."""
-        text = "\n".join((*self._lines, self._partial))[-MAX_TAIL_LENGTH:]
+        gap = ("",) if self._lines and self._blank_after and self._fence is None else ()
+        text = "\n".join((*self._lines, *gap, self._partial))[-MAX_TAIL_LENGTH:]
         if self._fence is not None:
             return MarkdownBlock(
                 kind="code",
@@ -266,8 +268,14 @@ class _BlockWriter:
         self._numbers: list[int | None] = []
         self._style = ""
         self._rows: list[list[Line]] | None = None
+        self._end = 0  # the line of the text at which the last token of the top level ended
 
     def feed(self, token: "Token") -> None:
+        if token.level == 0 and token.map is not None:
+            # Only a text that is being streamed has an empty line inside.
+            if self.lines and token.map[0] > self._end:
+                self.lines.append([])
+            self._end = token.map[1]
         match token.type:
             case "heading_open":
                 self._style = "bold ansiblue" if token.tag in ("h1", "h2") else "bold"

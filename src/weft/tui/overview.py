@@ -1,20 +1,20 @@
-"""What a session cost and did: the panel beside the transcript, and the timeline of its prompts (pure)."""
+"""The cost and the changes of a session: the panel beside the transcript, the timeline of its prompts, and the welcome text (pure)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
 
-from weft.model.display import format_cost, format_count, sanitize
+from weft.model.display import bound_time, format_cost, format_count, sanitize
 from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import PatchPart, StepFinishPart, TextPart, list_patch_files
 from weft.model.session import SessionInfo, SessionTree
-from weft.model.spending import Spent, add_spent
+from weft.model.spending import Spent, add_spent, to_step_spent
 from weft.tui.render import format_amount, format_ms, render_todos, squash
 from weft.tui.text import Line, cut, wrap
-from weft.tui.view import SessionView, find_context_share, to_step_spent
+from weft.tui.view import SessionView, find_context_share
 
 MAX_FILES: Final = 12
 MAX_TODOS: Final = 12
@@ -72,7 +72,7 @@ def _get_prompt(message: MessageWithParts) -> str:
 
 def format_turn(turn: TurnSummary) -> str:
     """Return when a prompt was sent, how long it took, and what it cost."""
-    sent = datetime.fromtimestamp(turn.time / 1000).astimezone()
+    sent = datetime.fromtimestamp(bound_time(turn.time) / 1000).astimezone()
     parts = [f"{sent:%d %b %H:%M}", format_ms(turn.ms), format_cost(turn.spent)]
     if turn.files:
         parts.insert(2, format_count(len(turn.files), "file"))
@@ -166,3 +166,17 @@ def _render_files(view: SessionView, context: OverviewContext) -> list[Line]:
 def _shorten(name: str, directory: str) -> str:
     prefix = f"{directory.rstrip('/')}/"
     return sanitize(name.removeprefix(prefix))
+
+
+def render_welcome(describe: Callable[[str], str], width: int) -> list[Line]:
+    """Return what can be done without a session. `describe` names the keys of an action."""
+    rows = (
+        (describe("input_submit"), "sends the prompt; @ mentions a file, / is a command, ! is for the shell"),
+        (describe("session_list"), "continues an earlier session"),
+        (describe("model_list"), "chooses a model"),
+        (describe("help"), "shows all keys"),
+    )
+    lines: list[Line] = [[], [("bold ansiaccent", "weft")], []]
+    for key, about in rows:
+        lines += wrap([("dim", about)], width, first=[("ansigreen", f"{key:<12}")], rest=[("", " " * 12)])
+    return lines

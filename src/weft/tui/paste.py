@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from weft.errors import InvalidInputError
+from weft.model.display import format_count
 from weft.model.input import FileInput
 
 MAX_PASTE_LINES: Final = 8
@@ -34,7 +35,7 @@ class Pastes:
         lines = text.count("\n") + 1
         if lines <= MAX_PASTE_LINES and len(text) <= MAX_PASTE_LENGTH:
             return text
-        name = f"[paste {len(self._texts) + 1}: {lines} lines]"
+        name = f"[paste {len(self._texts) + 1}: {format_count(lines, 'line')}]"
         self._texts[name] = text
         return name
 

@@ -2,17 +2,16 @@
 
 import asyncio
 import os
+import signal
 import sys
 from typing import Final
 
-from weft.model.permission import PermissionRequest, QuestionRequest
-from weft.tui.chat import Chat
-from weft.tui.render import render_item
+from weft.tui.chat import NOTHING_RUNS, Chat
+from weft.tui.live import get_columns
+from weft.tui.render import MAX_WIDTH, break_lines, render_plain
 from weft.tui.text import Line, to_plain_text
 from weft.tui.view import Item
 
-# Screen readers announce a line as a whole, so lines are broken only where the text has a line end.
-WIDTH: Final = 10_000
 MAX_LINE_BYTES: Final = 65_536
 
 
@@ -20,7 +19,7 @@ class PlainScreen:
     """A `ChatScreen` that reads lines and prints lines."""
 
     def __init__(self) -> None:
-        self._asked = ""
+        self._asked: list[Line] = []
         self._was_busy = False
         self._chat: Chat | None = None
         self._done = asyncio.Event()
@@ -31,26 +30,35 @@ class PlainScreen:
 
     async def run(self, chat: Chat) -> None:
         self._chat = chat
-        while not self._done.is_set():
-            typed = await self._read_line()
-            if not typed:
-                return
-            chat.submit(typed.rstrip("\n"))
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt, chat)
+        try:
+            while not self._done.is_set():
+                typed = await self._read_line()
+                if not typed:
+                    return
+                chat.submit(typed.rstrip("\n"))
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def _interrupt(self, chat: Chat) -> None:
+        self._print([])  # after the ^C that the terminal shows
+        if not chat.interrupt():
+            chat.note(NOTHING_RUNS)
 
     async def show(self, items: list[Item], chat: Chat) -> None:
-        lines = [line for item in items for line in render_item(item, chat.get_options(WIDTH))]
-        self._print(lines)
+        options = chat.get_options(get_columns())
+        self._print([line for item in items for line in render_plain(item, options)])
 
     def refresh(self) -> None:
-        """Say once what is asked, and when a run begins and ends."""
+        """Print each open request once, and the beginning and end of a run."""
         chat = self._chat
         if chat is None:
             return
-        request = chat.request
-        key = self._to_key(request, chat)
-        if key and key != self._asked:
-            self._print(chat.render_live(WIDTH, WIDTH))
-        self._asked = key
+        asked = chat.render_live(MAX_WIDTH, MAX_WIDTH) if chat.request is not None else []
+        if asked and asked != self._asked:
+            self._print(break_lines(asked, get_columns()))
+        self._asked = asked
         if chat.is_busy != self._was_busy:
             self._was_busy = chat.is_busy
             self._print([[("", "working" if chat.is_busy else "ready")]])
@@ -60,9 +68,6 @@ class PlainScreen:
 
     def leave(self) -> None:
         self._done.set()
-
-    def _to_key(self, request: PermissionRequest | QuestionRequest | None, chat: Chat) -> str:
-        return "" if request is None else f"{request.id} {len(chat.render_live(WIDTH, WIDTH))}"
 
     def _print(self, lines: list[Line]) -> None:
         sys.stdout.write(f"{to_plain_text(lines)}\n")

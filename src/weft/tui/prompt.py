@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import AsyncGenerator, Iterable
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.buffer import Buffer
@@ -11,7 +11,14 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching, vi_mode
+from prompt_toolkit.filters import (
+    Condition,
+    has_completions,
+    has_focus,
+    is_searching,
+    vi_mode,
+    vi_navigation_mode,
+)
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import create_input
@@ -29,18 +36,20 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import BeforeInput, HighlightIncrementalSearchProcessor
+from prompt_toolkit.layout.screen import Screen
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
 
-from weft.tui.chat import Chat
+from weft.tui.chat import NOTHING_RUNS, Chat
 from weft.tui.commands import COMMANDS
 from weft.tui.complete import Suggester
-from weft.tui.live import BEGIN_SYNC, DEFAULT_SIZE, END_SYNC
+from weft.tui.live import BEGIN_SYNC, DEFAULT_SIZE, END_SYNC, ERASE_BELOW
 from weft.tui.render import render_item
 from weft.tui.text import Line, to_ansi
 from weft.tui.view import Item
 
 MENU_HEIGHT: Final = 6
+VI_NORMAL: Final = "· vi: normal mode "
 # How long to wait for the rest of a key that begins with Esc, in seconds.
 ESCAPE_SECONDS: Final = 0.05
 KEY_SECONDS: Final = 0.3
@@ -59,6 +68,10 @@ class InlineOutput(Vt100_Output):
 
     def disable_bracketed_paste(self) -> None:
         """Do nothing until the end."""
+
+    def erase_down(self) -> None:
+        """Erase from the row of the cursor on. prompt_toolkit does so at the beginning of a row."""
+        self.write_raw(ERASE_BELOW)
 
     def hold(self) -> None:
         """Keep what is written until `release`."""
@@ -99,27 +112,56 @@ class InlineCompleter(Completer):
 
 
 class InlineApplication(Application[None]):
-    """An application whose region is found again after the terminal became narrower."""
+    """An application whose region is found again after the terminal became narrower.
+
+    `in_tmux` says that the terminal breaks a row by the longest text that was ever in it, not by what is left of it.
+    """
+
+    def __init__(self, *, in_tmux: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self._in_tmux = in_tmux
+        self._longest: dict[int, int] = {}  # the columns that a row of the region ever had, in tmux
 
     def _on_resize(self) -> None:
+        self.find_region()
+        super()._on_resize()
+
+    def _redraw(self, render_as_done: bool = False) -> None:
+        # While text is streamed, this may come before the signal.
+        if self.find_region():
+            self.renderer.erase(leave_alternate_screen=False)
+        if self.renderer.last_rendered_screen is None:
+            self._longest.clear()
+        super()._redraw(render_as_done)
+        screen = self.renderer.last_rendered_screen
+        if self._in_tmux and screen is not None:
+            for row in range(screen.height):
+                self._longest[row] = max(self._longest.get(row, 0), _measure_row(screen, row))
+
+    def find_region(self) -> bool:
         """Move the remembered cursor down by the rows that the terminal added when it broke long lines.
 
-        prompt_toolkit counts rows as it drew them. It would leave the top of the old region behind.
+        prompt_toolkit counts rows as it drew them. It would leave the top of the old region behind. Return False if the width is
+        the same as before. Else the region is to be erased next.
         """
         renderer = self.renderer
-        screen = renderer.last_rendered_screen
-        if screen is not None and "XTERM_VERSION" not in os.environ:
-            columns = max(renderer.output.get_size().columns, 1)
+        screen, drawn = renderer.last_rendered_screen, renderer._last_size  # noqa: SLF001  there is no other way to know it
+        columns = max(renderer.output.get_size().columns, 1)
+        if screen is None or drawn is None or columns == drawn.columns:
+            return False
+        if "XTERM_VERSION" not in os.environ:
             at = renderer._cursor_pos  # noqa: SLF001  there is no other way to say where the region begins
-            extra = 0
-            for row in range(at.y):
-                used = (
-                    max((x for x, char in screen.data_buffer[row].items() if char.char.strip()), default=0)
-                    + 1
-                )
-                extra += -(-used // columns) - 1
+            extra = sum(
+                -(-max(_measure_row(screen, row), self._longest.get(row, 0)) // columns) - 1
+                for row in range(at.y)
+            )
             renderer._cursor_pos = Point(x=at.x, y=at.y + extra)  # noqa: SLF001  as above
-        super()._on_resize()
+        return True
+
+
+def _measure_row(screen: Screen, row: int) -> int:
+    """Return the number of columns of a row up to the end of its text, at least one."""
+    return max((x for x, char in screen.data_buffer[row].items() if char.char.strip()), default=0) + 1
 
 
 class InlineScreen:
@@ -131,7 +173,7 @@ class InlineScreen:
         self._vi = vi
         self._history: History = FileHistory(history) if history is not None else InMemoryHistory()
         self._draft: str | None = None  # what was typed when a request came
-        self._app: Application[None] | None = None
+        self._app: InlineApplication | None = None
         self._chat: Chat | None = None
         self._buffer: Buffer | None = None
 
@@ -158,6 +200,7 @@ class InlineScreen:
         if app is not None and app.is_running:
             output.hold()
             output.write_raw(BEGIN_SYNC)
+            app.find_region()
             app.renderer.erase(leave_alternate_screen=False)
         text = "\n".join((*lines, ""))
         output.write_raw(text.replace("\n", "\r\n"))  # the terminal is in raw mode
@@ -181,7 +224,7 @@ class InlineScreen:
 
     # --- the layout ---
 
-    def _build(self, chat: Chat) -> Application[None]:
+    def _build(self, chat: Chat) -> InlineApplication:
         buffer = self._buffer = Buffer(
             history=self._history,
             completer=InlineCompleter(Suggester(chat, COMMANDS)),
@@ -210,16 +253,18 @@ class InlineScreen:
             wrap_lines=True,
             dont_extend_height=True,
             height=lambda: Dimension(
-                min=1 + (MENU_HEIGHT if buffer.complete_state else 0), max=max(self._get_rows() // 3, 2)
+                min=1 + _get_menu_height(buffer),
+                max=max(self._get_rows() // 3, 1 + _get_menu_height(buffer), 2),
             ),
             get_line_prefix=lambda number, wrap: [("", "  ")] if number or wrap else [],
         )
-        status = Window(FormattedTextControl(lambda: list(chat.render_status(self._get_columns()))), height=1)
+        status = Window(FormattedTextControl(lambda: self._render_status(chat)), height=1)
         body = FloatContainer(
             HSplit([live, prompt, search, status]),
             [Float(CompletionsMenu(max_height=MENU_HEIGHT), xcursor=True, ycursor=True)],
         )
         app = InlineApplication(
+            in_tmux="TMUX" in os.environ,
             layout=Layout(body, focused_element=prompt),
             key_bindings=self._bind(chat, buffer),
             editing_mode=EditingMode.VI if self._vi else EditingMode.EMACS,
@@ -237,6 +282,10 @@ class InlineScreen:
         lines = chat.render_live(self._get_columns(), max(self._get_rows() // 2 - 1, 3))
         self._exchange_draft(chat)
         return lines
+
+    def _render_status(self, chat: Chat) -> StyleAndTextTuples:
+        mode = VI_NORMAL if self._vi and vi_navigation_mode() else ""
+        return [*chat.render_status(self._get_columns() - len(mode)), ("reverse", mode)]
 
     def _exchange_draft(self, chat: Chat) -> None:
         """Put away what is being typed while a request is open: it is no answer to it."""
@@ -303,12 +352,12 @@ class InlineScreen:
         def _interrupt(_: KeyPressEvent) -> None:
             chat.interrupt()
 
-        @keys.add("c-c")
+        @keys.add("c-c", filter=~is_searching)  # in a search of the history it leaves the search
         def _clear_or_interrupt(_: KeyPressEvent) -> None:
             if buffer.text:
                 buffer.reset()
             elif not chat.interrupt():
-                chat.note("nothing is running; Ctrl-D leaves")
+                chat.note(NOTHING_RUNS)
 
         @keys.add("<sigint>")
         def _interrupt_by_signal(_: KeyPressEvent) -> None:
@@ -342,10 +391,16 @@ class InlineScreen:
         if text.strip() and chat.request is None and [stored] != buffer.history.get_strings()[-1:]:
             buffer.history.append_string(stored)
         buffer.reset()
+        get_app().vi_state.reset()  # a new prompt is typed, as in shells
         if queued:
             chat.enqueue(text)
         else:
             chat.submit(text)
+
+
+def _get_menu_height(buffer: Buffer) -> int:
+    """Return how many rows the suggestions need below the prompt."""
+    return min(len(buffer.complete_state.completions), MENU_HEIGHT) if buffer.complete_state else 0
 
 
 def _join(lines: list[Line]) -> StyleAndTextTuples:

@@ -1,15 +1,16 @@
 """Lines for the items of a view, and for the live region below them (pure)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.model.display import format_cost, format_count, sanitize, shorten
 from weft.model.session import Todo
 from weft.model.spending import Spent
 from weft.tui.markdown import render_block, render_table
-from weft.tui.text import Line, cut, measure, wrap
+from weft.tui.text import Line, cut, measure, to_plain_text, wrap
 from weft.tui.view import (
     AnswerItem,
     CallItem,
@@ -27,6 +28,8 @@ from weft.tui.view import (
 )
 
 NAME_WIDTH: Final = 7
+MAX_WIDTH: Final = 10_000  # of lines that are broken afterwards
+MIN_MODEL_WIDTH: Final = 6  # in the status; less of a name says nothing
 MAX_PROMPT_LINES: Final = 40
 MAX_DIFF_LINES: Final = 60
 MAX_OPEN_CALLS: Final = 6
@@ -70,12 +73,29 @@ def render_item(item: Item, options: RenderOptions) -> list[Line]:
             head = NOTICE_NAMES[kind]
             return wrap([(NOTICE_STYLES[kind], f"{head}{sanitize(text)}")], options.width)
         case LinesItem(lines=lines):
-            return lines
+            return break_lines(lines, options.width)
         case TableItem(rows=rows):
             cells: list[list[Line]] = [[[("", squash(cell))] for cell in row] for row in rows]
             return [[], *render_table(cells, options.width)]
         case EndItem():
             return _render_end(item, options)
+
+
+def render_plain(item: Item, options: RenderOptions) -> list[Line]:
+    """Return the lines of one settled item for a terminal that draws nothing: nothing is cut off, and words stay whole."""
+    if isinstance(item, AnswerItem | TableItem):
+        return render_item(item, options)  # only code is wider, and it is to be copied
+    return break_lines(render_item(item, replace(options, width=MAX_WIDTH)), options.width)
+
+
+def break_lines(lines: Iterable[Line], width: int) -> list[Line]:
+    """Break lines that are wider than the terminal, between words."""
+    return [row for line in lines for row in _fit(line, width)]
+
+
+def _fit(line: Line, width: int) -> list[Line]:
+    """Return a line as it is if it fits into a width, else wrapped."""
+    return [line] if sum(measure(text) for _, text in line) <= width else wrap(line, width)
 
 
 def squash(text: str) -> str:
@@ -181,7 +201,7 @@ def format_ms(ms: int) -> str:
 class LiveContext(Struct, frozen=True, kw_only=True):
     """What the live region shows besides the view: its size in cells, the time, sizes of contexts by model, budgets, queue.
 
-    `agent`, `model` and `variant` are those of the next prompt, if the person chose them.
+    `agent`, `model` and `variant` are those of the next prompt, if the person chose them. `interrupt_key` ends a run.
     """
 
     width: int
@@ -193,8 +213,7 @@ class LiveContext(Struct, frozen=True, kw_only=True):
     agent: str = ""
     model: str = ""
     variant: str = ""
-    connection: str = ""
-    note: str = ""
+    interrupt_key: str = "Esc"
 
 
 def render_live(view: SessionView | None, context: LiveContext) -> list[Line]:
@@ -202,11 +221,19 @@ def render_live(view: SessionView | None, context: LiveContext) -> list[Line]:
     lines: list[Line] = []
     if view is not None:
         below = [*_render_calls(view.calls, context), *_render_todo(view.todos, view, context)]
-        below += [_render_waiting("sent", prompt, context.width) for prompt in view.waiting_prompts]
+        below += [_render_delayed(item, context.width) for item in view.waiting]
         lines = [*render_tail(view, context, max(context.height - len(below), 0)), *below]
     for prompt in context.queue:
         lines.append(_render_waiting("queued", prompt, context.width))
     return lines[-context.height :] if context.height > 0 else []
+
+
+def _render_delayed(item: PromptItem | NoticeItem, width: int) -> Line:
+    match item:
+        case PromptItem(text=prompt):
+            return _render_waiting("sent", prompt, width)
+        case NoticeItem(kind=kind, text=text):
+            return cut([(NOTICE_STYLES[kind], f"{NOTICE_NAMES[kind]}{squash(text)}")], width)
 
 
 def _render_waiting(state: str, prompt: str, width: int) -> Line:
@@ -257,31 +284,54 @@ def render_todos(todos: Sequence[Todo]) -> list[Line]:
 
 
 def render_status(view: SessionView | None, context: LiveContext) -> Line:
-    """Return the status line: what happens now, agent, model, context, cost, budget."""
+    """Return the status line: what happens now, agent, model, context, cost, budget.
+
+    Context and cost matter most. For them, a narrow terminal shows less of the rest.
+    """
     status = view.status if view is not None else ViewStatus()
-    parts = [
-        _format_state(view, status, context),
-        context.agent or status.agent,
-        f"{context.model or status.model}{f' ({context.variant})' if context.variant else ''}",
-    ]
+    state, hint = _format_state(view, status, context)
+    agent, model = context.agent or status.agent, context.model or status.model
+    variant = f" ({context.variant})" if context.variant else ""
+    short, amounts = model.rpartition("/")[2], _format_amounts(status, context)
+    room = context.width - measure(_join_status(state, hint, *amounts)) - len(" · ")
+    piece = to_plain_text([cut([("", squash(short))], room)]) if room >= MIN_MODEL_WIDTH else ""
+    texts = (
+        _join_status(state, hint, agent, f"{model}{variant}", *amounts),
+        _join_status(state, hint, agent, f"{short}{variant}", *amounts),
+        _join_status(state, hint, piece, *amounts),
+        _join_status(state, *amounts),
+        _join_status(*amounts),
+    )
+    fitting = next((text for text in texts if measure(text) <= context.width), texts[-1])
+    return cut([("reverse", fitting)], context.width)
+
+
+def _join_status(*parts: str) -> str:
+    return f" {' · '.join(squash(part) for part in parts if part)} "
+
+
+def _format_amounts(status: ViewStatus, context: LiveContext) -> list[str]:
+    """Return how full the context is, and the cost."""
+    amounts = []
     share = find_context_share(status, context.sizes)
     if share is not None:
-        parts.append(f"context {share:.0%}{' /compact' if share >= _FULL_CONTEXT else ''}")
+        amounts.append(f"context {share:.0%}{' /compact' if share >= _FULL_CONTEXT else ''}")
     elif status.context:
-        parts.append(f"context {format_amount(status.context)}")
+        amounts.append(f"context {format_amount(status.context)}")
     if status.spent.steps or status.spent.cost:
         cost = f"${status.spent.cost:.2f}{'' if status.spent.priced else '+'}"
-        parts.append(f"{cost} of {context.budget}" if context.budget else cost)
-    parts += [context.connection, context.note]
-    return cut([("reverse", f" {' · '.join(squash(part) for part in parts if part)} ")], context.width)
+        amounts.append(f"{cost} of {context.budget}" if context.budget else cost)
+    return amounts
 
 
-def _format_state(view: SessionView | None, status: ViewStatus, context: LiveContext) -> str:
+def _format_state(view: SessionView | None, status: ViewStatus, context: LiveContext) -> tuple[str, str]:
+    """Return what happens now, and which key ends it."""
     if view is None or not view.is_busy:
-        return "ready"
+        return "ready", ""
     if view.requests:
-        return "waiting for you"
+        return "waiting for you", ""
+    hint = f"{context.interrupt_key} interrupts"
     if status.state == "retry":
-        return f"retrying in {format_ms(max(0, status.retry_at - context.now))}"
+        return f"retrying in {format_ms(max(0, status.retry_at - context.now))}", hint
     spin = SPINNER[context.now // SPINNER_MS % len(SPINNER)]
-    return f"{spin} working {format_ms(max(0, context.now - status.since))} · Esc interrupts"
+    return f"{spin} working {format_ms(max(0, context.now - status.since))}", hint

@@ -4,14 +4,18 @@ A fragment is a style and a text, as in prompt_toolkit; a style is a list of wor
 can be printed and shown in the live region.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 Fragment = tuple[str, str]
 Line = list[Fragment]
+EMPTY_LINE: Line = []  # always the same one, so that it is drawn once
 
 RESET: Final = "\x1b[0m"
 TAB: Final = "    "
+# Latin letters and the marks that our own texts use: one cell each.
+_NARROW: Final = re.compile("[\x00-\u02ff…–—‘’“”•→←↑↓⏎▌▐│─]*")
 _CODES: Final = {
     "bold": "1",
     "dim": "2",
@@ -31,7 +35,7 @@ _CODES: Final = {
 
 def measure(text: str) -> int:
     """Return the number of terminal cells that a text takes. Control characters must be escaped already."""
-    if text.isascii():
+    if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
     from wcwidth import wcswidth  # noqa: PLC0415  its tables are loaded only if the text needs them
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from weft.model.display import format_count, sanitize
 from weft.tui.render import RenderOptions, render_item, squash
-from weft.tui.text import Line, cut, to_plain_text, wrap
+from weft.tui.text import EMPTY_LINE, Line, cut, to_plain_text, wrap
 from weft.tui.view import AnswerItem, CallItem, Item, LinesItem, NoticeItem, PromptItem, ReasoningItem
 
 FoldLevel = Literal["line", "brief", "full"]
@@ -51,7 +51,7 @@ class TranscriptLines:
         entry = bisect_right(self._starts, number) - 1
         rest = number - self._starts[entry]
         lines = self._lines[entry] if entry < len(self._lines) else self._tail
-        return lines[rest] if 0 <= rest < len(lines) else []
+        return lines[rest] if 0 <= rest < len(lines) else EMPTY_LINE
 
     def find_entry(self, number: int) -> int:
         """Return the place of the item that a line belongs to; that of the last item for lines of the tail."""

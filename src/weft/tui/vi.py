@@ -1,6 +1,6 @@
 """Vi keys for the prompt of the full screen (pure): what a key of normal mode does to a text and its cursor.
 
-They are a part of those that prompt_toolkit brings to inline mode: there is no visual mode, no macro and no `.`.
+They are some of the keys that prompt_toolkit has in inline mode: there is no visual mode, no macro and no `.`.
 """
 
 import re
@@ -34,7 +34,7 @@ _BRACKETS: Final[Mapping[str, str]] = {
 MAX_COUNT: Final = 1000
 
 
-class Typed(NamedTuple):
+class ViResult(NamedTuple):
     """A text, the place of the cursor in it, and what else the caller has to do."""
 
     text: str
@@ -43,7 +43,7 @@ class Typed(NamedTuple):
 
 
 class ViMotion(NamedTuple):
-    """Where a motion leads. An operator takes the text up to there, with the last character or with whole lines if it says so."""
+    """The target of a motion. An operator takes the text up to it: with its last character if `inclusive`, in whole lines if `linewise`."""
 
     target: int
     inclusive: bool = False
@@ -72,35 +72,35 @@ class ViKeys:
         """Go to insert mode, as after a prompt was sent."""
         self.is_inserting, self._typed = True, ""
 
-    def leave_insert(self, text: str, cursor: int) -> Typed:
+    def leave_insert(self, text: str, cursor: int) -> ViResult:
         """Go to normal mode, or forget a command that is not complete."""
         if not self.is_inserting:
             self._typed = ""
-            return Typed(text, cursor)
+            return ViResult(text, cursor)
         self.is_inserting = False
-        return Typed(text, max(cursor - 1, _find_line_start(text, cursor)))
+        return ViResult(text, max(cursor - 1, _find_line_start(text, cursor)))
 
-    def feed(self, char: str, text: str, cursor: int) -> Typed:
+    def feed(self, char: str, text: str, cursor: int) -> ViResult:
         """Return what a character does in normal mode. One that means nothing there does nothing."""
         self._typed += char
         match = _TYPED.fullmatch(self._typed)
         first, operator, second, rest = match.groups() if match is not None else (None, None, None, "")
         if not rest or (len(rest) == 1 and (rest in _OPENING or (operator and rest in _OBJECTS))):
-            return Typed(text, cursor)
+            return ViResult(text, cursor)
         self._typed = ""
         count = min(int(first or 1) * int(second or 1), MAX_COUNT)
         if operator is None and rest in _SHORT:
             operator, rest = _SHORT[rest][0], _SHORT[rest][1:]
         done = (
-            self._operate(operator, rest, count, Typed(text, cursor))
+            self._operate(operator, rest, count, ViResult(text, cursor))
             if operator
-            else self._command(rest, count if first else 0, Typed(text, cursor))
+            else self._command(rest, count if first else 0, ViResult(text, cursor))
         )
         return done if self.is_inserting else done._replace(cursor=_clamp(done.text, done.cursor))
 
     # --- commands without an operator ---
 
-    def _command(self, rest: str, given: int, at: Typed) -> Typed:
+    def _command(self, rest: str, given: int, at: ViResult) -> ViResult:
         """Carry out a command or a motion. `given` is its count, 0 if there is none."""
         text, cursor = at.text, at.cursor
         count = given or 1
@@ -110,45 +110,45 @@ class ViKeys:
             return inserting
         match rest:
             case "u":
-                return Typed(text, cursor, "undo")
+                return ViResult(text, cursor, "undo")
             case "p" | "P":
                 return self._put(at, count, after=rest == "p")
             case "~":
                 end = min(cursor + count, _find_line_end(text, cursor))
-                return Typed(text[:cursor] + text[cursor:end].swapcase() + text[end:], end)
+                return ViResult(text[:cursor] + text[cursor:end].swapcase() + text[end:], end)
             case "J":
                 return _join_lines(at, count)
             case _ if rest[0] == "r":
                 end = cursor + count
                 if end > _find_line_end(text, cursor):
                     return at
-                return Typed(text[:cursor] + rest[1] * count + text[end:], end - 1)
+                return ViResult(text[:cursor] + rest[1] * count + text[end:], end - 1)
             case "j" | "k":
                 return _move_lines(at, count if rest == "j" else -count)
             case _:
                 motion = self._find_motion(rest, given, at)
-                return at if motion is None else Typed(text, motion.target)
+                return at if motion is None else ViResult(text, motion.target)
 
-    def _find_insert(self, rest: str, text: str, cursor: int) -> Typed | None:
+    def _find_insert(self, rest: str, text: str, cursor: int) -> ViResult | None:
         """Return where a command that begins insert mode leads, or None if it is none."""
         start, end = _find_line_start(text, cursor), _find_line_end(text, cursor)
         match rest:
             case "i":
-                return Typed(text, cursor)
+                return ViResult(text, cursor)
             case "a":
-                return Typed(text, min(cursor + 1, end))
+                return ViResult(text, min(cursor + 1, end))
             case "I":
-                return Typed(text, _find_first_letter(text, cursor))
+                return ViResult(text, _find_first_letter(text, cursor))
             case "A":
-                return Typed(text, end)
+                return ViResult(text, end)
             case "o":
-                return Typed(f"{text[:end]}\n{text[end:]}", end + 1)
+                return ViResult(f"{text[:end]}\n{text[end:]}", end + 1)
             case "O":
-                return Typed(f"{text[:start]}\n{text[start:]}", start)
+                return ViResult(f"{text[:start]}\n{text[start:]}", start)
             case _:
                 return None
 
-    def _put(self, at: Typed, count: int, *, after: bool) -> Typed:
+    def _put(self, at: ViResult, count: int, *, after: bool) -> ViResult:
         text, cursor, put = at.text, at.cursor, self._register
         if not put:
             return at
@@ -156,35 +156,35 @@ class ViKeys:
             lines = "\n".join([put] * count)
             end = _find_line_end(text, cursor)
             if after:
-                return Typed(f"{text[:end]}\n{lines}{text[end:]}", end + 1)
+                return ViResult(f"{text[:end]}\n{lines}{text[end:]}", end + 1)
             start = _find_line_start(text, cursor)
-            return Typed(f"{text[:start]}{lines}\n{text[start:]}", start)
+            return ViResult(f"{text[:start]}{lines}\n{text[start:]}", start)
         place = min(cursor + 1, _find_line_end(text, cursor)) if after else cursor
-        return Typed(f"{text[:place]}{put * count}{text[place:]}", place + len(put) * count - 1)
+        return ViResult(f"{text[:place]}{put * count}{text[place:]}", place + len(put) * count - 1)
 
     # --- operators ---
 
-    def _operate(self, operator: str, rest: str, count: int, at: Typed) -> Typed:
+    def _operate(self, operator: str, rest: str, count: int, at: ViResult) -> ViResult:
         span = self._find_span(operator, rest, count, at)
         if span is None:
             return at
         text, (start, end, linewise) = at.text, span
         self._register, self._is_register_linewise = text[start:end], linewise
         if operator == "y":
-            return Typed(text, at.cursor if linewise else start)
+            return ViResult(text, at.cursor if linewise else start)
         if operator == "c":
             self.is_inserting = True
-            return Typed(text[:start] + text[end:], start)
+            return ViResult(text[:start] + text[end:], start)
         if linewise:  # the line end goes, too
             if end < len(text):
                 end += 1
             elif start > 0:
                 start -= 1
             left = text[:start] + text[end:]
-            return Typed(left, _find_first_letter(left, min(start, len(left))))
-        return Typed(text[:start] + text[end:], start)
+            return ViResult(left, _find_first_letter(left, min(start, len(left))))
+        return ViResult(text[:start] + text[end:], start)
 
-    def _find_span(self, operator: str, rest: str, count: int, at: Typed) -> TextSpan | None:
+    def _find_span(self, operator: str, rest: str, count: int, at: ViResult) -> TextSpan | None:
         text, cursor = at.text, at.cursor
         if rest == operator:
             last = _move_lines(at, count - 1).cursor
@@ -219,7 +219,7 @@ class ViKeys:
 
     # --- motions ---
 
-    def _find_motion(self, rest: str, given: int, at: Typed) -> ViMotion | None:
+    def _find_motion(self, rest: str, given: int, at: ViResult) -> ViMotion | None:
         text, cursor = at.text, at.cursor
         count = given or 1
         start, end = _find_line_start(text, cursor), _find_line_end(text, cursor)
@@ -251,7 +251,7 @@ class ViKeys:
                 return None if step is None else _repeat(step, count, at)
 
 
-def _repeat(step: Callable[[str, int], ViMotion], count: int, at: Typed) -> ViMotion:
+def _repeat(step: Callable[[str, int], ViMotion], count: int, at: ViResult) -> ViMotion:
     motion = ViMotion(at.cursor)
     for _ in range(count):
         motion = step(at.text, motion.target)
@@ -292,7 +292,7 @@ _STEPS: Final[Mapping[str, Callable[[str, int], ViMotion]]] = {
 }
 
 
-def _seek(way: str, char: str, count: int, at: Typed) -> ViMotion | None:
+def _seek(way: str, char: str, count: int, at: ViResult) -> ViMotion | None:
     """Return the place of a character in the line, or the one beside it; None if there is none."""
     text, cursor = at.text, at.cursor
     place = cursor
@@ -373,19 +373,19 @@ def _find_nth_line(text: str, number: int) -> int:
     return place
 
 
-def _move_lines(at: Typed, count: int) -> Typed:
+def _move_lines(at: ViResult, count: int) -> ViResult:
     """Return the same column of another line. Beyond the first and the last line are earlier and later prompts."""
     text, cursor = at.text, at.cursor
     start = _find_line_start(text, cursor)
     column, line, last = cursor - start, text.count("\n", 0, cursor), text.count("\n")
     wanted = max(0, min(line + count, last))
     if wanted == line and count:
-        return Typed(text, cursor, "next" if count > 0 else "previous")
+        return ViResult(text, cursor, "next" if count > 0 else "previous")
     place = _find_nth_line(text, wanted)
-    return Typed(text, min(place + column, _find_line_end(text, place)))
+    return ViResult(text, min(place + column, _find_line_end(text, place)))
 
 
-def _join_lines(at: Typed, count: int) -> Typed:
+def _join_lines(at: ViResult, count: int) -> ViResult:
     text, place = at.text, at.cursor
     for _ in range(max(count - 1, 1)):
         end = _find_line_end(text, at.cursor)
@@ -394,7 +394,7 @@ def _join_lines(at: Typed, count: int) -> Typed:
         place = end
         following = text[end + 1 :].lstrip(" \t")
         text = f"{text[:end]} {following}"
-    return Typed(text, place)
+    return ViResult(text, place)
 
 
 def _clamp(text: str, cursor: int) -> int:

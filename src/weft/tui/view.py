@@ -31,6 +31,7 @@ from weft.model.event import (
     QuestionRejected,
     QuestionReplied,
     SessionCompacted,
+    SessionCreated,
     SessionDiffed,
     SessionFailed,
     SessionIdled,
@@ -58,8 +59,16 @@ from weft.model.part import (
     list_patch_files,
 )
 from weft.model.permission import PermissionRequest, QuestionRequest
-from weft.model.session import Busy, Idle, Retry, SessionInfo, Todo
-from weft.model.spending import Spent, add_spent, to_spent
+from weft.model.session import Busy, Idle, Retry, SessionInfo, Todo, get_ledger, get_weft_data
+from weft.model.spending import (
+    Ledger,
+    RunSpending,
+    Spent,
+    add_spent,
+    max_spent,
+    to_step_spent,
+    total_spent,
+)
 from weft.model.transcript import SessionDescendants
 from weft.tui.markdown import MarkdownBlock, MarkdownSplitter
 from weft.tui.text import Line
@@ -171,6 +180,8 @@ class SessionView:
         self.models: dict[str, None] = {}
         self._descendants = SessionDescendants(session)
         self._base = base
+        # It also counts requests that are no steps, such as those for titles. None until the session is known.
+        self._ledger: Ledger | None = None
         self._settled: list[Item] = []
         self._delayed: list[Item] = []
         self._prompts: dict[MessageID, UserMessage] = {}
@@ -185,7 +196,7 @@ class SessionView:
         self._calls: dict[PartID, RunningCall] = {}
         self._requests: dict[str, PermissionRequest | QuestionRequest] = {}
         self._steps: dict[PartID, Spent] = {}
-        self._run_steps: dict[PartID, Spent] = {}
+        self._run_spending = RunSpending()
         self._run_files: dict[str, None] = {}
         self._failed = ""
 
@@ -217,9 +228,9 @@ class SessionView:
         return list(self._calls.values())
 
     @property
-    def waiting_prompts(self) -> list[str]:
-        """Prompts that were sent, and are printed when the open text ends."""
-        return [item.text for item in self._delayed if isinstance(item, PromptItem)]
+    def waiting(self) -> list[PromptItem | NoticeItem]:
+        """Prompts that were sent and notices, which are printed when the open text ends."""
+        return [item for item in self._delayed if isinstance(item, PromptItem | NoticeItem)]
 
     @property
     def requests(self) -> list[PermissionRequest | QuestionRequest]:
@@ -237,18 +248,22 @@ class SessionView:
         history = list(messages)
         left_out = max(0, len(history) - shown)
         for number, message in enumerate(history):
-            self._feed_own(MessageUpdated(info=message.info))
+            info, self._failed = message.info, ""
+            failed = isinstance(info, AssistantMessage) and info.error is not None
+            self._feed_own(MessageUpdated(info=replace(info, error=None) if failed else info))
             for part in message.parts:
                 if number >= left_out or isinstance(part, StepFinishPart | PatchPart):
                     self._feed_own(PartUpdated(part=part))
+            if failed:  # after what the answer had
+                self._feed_own(MessageUpdated(info=info))
             if number < left_out:
                 self._settled.clear()
         if history and not self._is_open(history[-1]):
             self._end_text()
         if self._base is not None:
             self._steps.clear()
-            self.status = replace(self.status, spent=self._base)
-        self._run_steps.clear()
+            self._update_spent()
+        self._run_spending.restart()
         self._run_files.clear()
         return left_out
 
@@ -325,6 +340,8 @@ class SessionView:
                 self._count(part)
             case PartUpdated(part=PatchPart() as part):
                 self._feed_patch(part)
+            case SessionCreated(info=info) | SessionUpdated(info=info):
+                self._run_spending.record(info.id, get_ledger(info))
             case _:
                 self._feed_request(event)
 
@@ -341,6 +358,11 @@ class SessionView:
 
     def set_session(self, info: SessionInfo) -> None:
         self.status = replace(self.status, title=info.title)
+        if self._ledger is not None and get_weft_data(info).spent is None:
+            return  # another server records nothing
+        self._ledger = get_ledger(info)
+        self._run_spending.record(info.id, self._ledger)
+        self._update_spent()
 
     def _set_model(self, agent: str, model: str) -> None:
         if model:
@@ -349,7 +371,9 @@ class SessionView:
 
     def _feed_answer(self, info: AssistantMessage) -> None:
         if info.id not in self._answers:
-            self._set_model(info.agent, f"{info.provider_id}/{info.model_id}" if info.model_id else "")
+            # The next prompt is not for the agent that writes a summary.
+            agent = "" if info.summary else info.agent
+            self._set_model(agent, f"{info.provider_id}/{info.model_id}" if info.model_id else "")
         self._answers[info.id] = info
         if info.error is not None and info.time.completed is not None:
             self._fail(info.error)
@@ -387,9 +411,11 @@ class SessionView:
     def _end_run(self) -> None:
         self.settle()
         self.status = replace(self.status, state="idle", retry_at=0)
-        if self._run_steps:
-            self.add(EndItem(spent=add_spent(self._run_steps.values()), files=tuple(self._run_files)))
-        self._run_steps, self._run_files, self._failed = {}, {}, ""
+        spent = self._run_spending.total()
+        if spent.steps:
+            self.add(EndItem(spent=spent, files=tuple(self._run_files)))
+        self._run_spending.restart()
+        self._run_files, self._failed = {}, ""
 
     # --- parts ---
 
@@ -506,17 +532,19 @@ class SessionView:
             self.files[file] = None
 
     def _count(self, part: StepFinishPart) -> None:
-        spent = to_step_spent(part)
-        self._steps[part.id] = self._run_steps[part.id] = spent
-        self.status = replace(self.status, spent=add_spent((self._base or Spent(), *self._steps.values())))
+        self._steps[part.id] = to_step_spent(part)
+        self._run_spending.count(part)
+        self._update_spent()
+
+    def _update_spent(self) -> None:
+        """Show the larger sum: steps are known before they are recorded, and other servers record nothing."""
+        seen = add_spent((self._base or Spent(), *self._steps.values()))
+        recorded = total_spent(self._ledger) if self._ledger is not None else Spent()
+        self.status = replace(self.status, spent=max_spent(seen, recorded))
 
 
 def _get_hint(error: object) -> str:
     return error.data.hint if isinstance(error, BudgetFailure) else ""
-
-
-def to_step_spent(part: StepFinishPart) -> Spent:
-    return replace(to_spent(part), steps=1)
 
 
 def _to_open_call(part: ToolPart, *, child: bool) -> RunningCall:

@@ -80,7 +80,7 @@ def _get_evidence(part: ToolPart) -> CallEvidence:
 
 
 def _end_command(evidence: CallEvidence) -> CommandRecord | None:
-    """End what is left of a command. Return what its supervisor recorded until then, None if that is not known."""
+    """End the remaining processes of a command. Return the record of its supervisor from before that, None if it cannot be read."""
     command = evidence.command
     if command is None or evidence.machine != identify_machine() or not _TOKEN.fullmatch(command.token):
         return None

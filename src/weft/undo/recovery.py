@@ -1,6 +1,6 @@
 """Recover after a crash: finish or roll back an undo, and store file changes that no session recorded."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,16 +14,15 @@ from weft.model.ids import Mint, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ErrorState, PatchPart, RunningState, ToolPart, WeftPatchData
 from weft.model.session import SessionInfo, get_weft_data
+from weft.session.lifecycle import make_touch
 from weft.session.revert_point import cut_at_revert, get_history_trees, get_patch_trees, list_patches
 from weft.snapshot.contract import RecoveredPatch, Snapshots
-from weft.store.contract import Store
+from weft.store.contract import SessionEditor, Store
 from weft.undo.changes import ChangeTotals
-
-SessionEditor = Callable[[SessionInfo], SessionInfo]
 
 
 class UndoContext(Struct, frozen=True, kw_only=True):
-    """What undoing needs. `opencode_snapshots` is the directory with those of OpenCode, one repository for each project."""
+    """What an undo needs. `opencode_snapshots` is the directory with those of OpenCode, one repository for each project."""
 
     store: Store
     journal: Journal
@@ -38,12 +37,11 @@ class UndoContext(Struct, frozen=True, kw_only=True):
     ) -> SessionInfo:
         """Change a session, and store its total of file changes. `patches` are all its patches."""
         total = await self.totals.add_up(session, patches)
-        now = self.clock.now()
+        touch = make_touch(self.clock.now())
 
         def apply(stored: SessionInfo) -> SessionInfo:
-            stored = editor(stored)
-            stored = stored if total is None else replace(stored, summary=total.summary)
-            return replace(stored, time=replace(stored.time, updated=max(now, stored.time.updated)))
+            edited = editor(stored)
+            return touch(edited if total is None else replace(edited, summary=total.summary))
 
         if total is not None:
             await self.journal.commit(SessionDiffed(session_id=session, diff=total.diffs))
@@ -62,7 +60,7 @@ class UndoContext(Struct, frozen=True, kw_only=True):
 async def recover(undo_context: UndoContext) -> list[WeftError]:
     """Finish an interrupted undo if its session records it, else roll it back. Store file changes that were not stored.
 
-    Return the errors of what could not be settled. That waits for the next opening, and does not keep anybody from working.
+    Return the errors of what could not be settled. It is tried again at the next opening, and blocks nothing until then.
     """
 
     async def is_recorded(session: SessionID, note: str) -> bool:

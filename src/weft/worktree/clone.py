@@ -22,6 +22,8 @@ URL: Final = re.compile(r"(?:https?|ssh|git|file)://[^\s]+|[A-Za-z0-9._-]+@[A-Za
 BASE_REF: Final = "refs/weft/base/HEAD"
 REFSPECS: Final = (f"+HEAD:{BASE_REF}", "+refs/heads/*:refs/weft/base/heads/*")
 ASIDE_REFS: Final = "refs/weft/aside"
+# The directory in that of a workspace with the clones of principals. No session has such a name.
+PRINCIPALS: Final = "principal"
 # The same bytes on every node, whatever its user configured.
 SETTINGS: Final = (
     ("core.repositoryFormatVersion", "0"),
@@ -66,6 +68,13 @@ def check_repository(text: str) -> tuple[str, str]:
     return name, url
 
 
+def _list_names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+
+
 def find_setting(config: str, key: str, environ: Mapping[str, str]) -> str:
     """Return a setting of one file of git's configuration, "" if it is not there."""
     try:
@@ -84,6 +93,16 @@ class WorkspaceClone:
         self._environ = environ
         self._base = os.path.join(home, "base")
 
+    def for_principal(self, principal: str) -> "WorkspaceClone":
+        """Return the clone of a principal: what sessions do to a repository must not reach the sessions of others."""
+        return WorkspaceClone(
+            self.name, self._url, os.path.join(self.home, PRINCIPALS, principal), self._environ
+        )
+
+    def list_principals(self) -> list[str]:
+        """Return the principals that have a clone of their own here, sorted."""
+        return _list_names(os.path.join(self.home, PRINCIPALS))
+
     def get_directory(self, session: SessionID) -> str:
         return os.path.join(self.home, session)
 
@@ -96,11 +115,7 @@ class WorkspaceClone:
 
     def list_sessions(self) -> list[SessionID]:
         """Return the sessions that have a checkout here, sorted."""
-        try:
-            names = os.listdir(self.home)
-        except FileNotFoundError:
-            return []
-        return [SessionID(name) for name in sorted(names) if SESSION_NAME.fullmatch(name)]
+        return [SessionID(name) for name in _list_names(self.home) if SESSION_NAME.fullmatch(name)]
 
     # --- commits ---
 
@@ -211,12 +226,13 @@ class WorkspaceClone:
         return mark is not None and mark.head == head and mark.tree == git.examine(head)[0]
 
     def remove_checkout(self, session: SessionID) -> str:
-        """Remove the checkout of a session. Return the ref of what was in it and is not stored anywhere; "" if there was nothing."""
+        """Remove the checkout of a session. Return the ref of work in it that is stored nowhere else; "" if there was nothing."""
         with self._lock():
             ref = ""
             if self.has_checkout(session) and not self.is_as_marked(session):
                 ref = self.set_aside(session)
-            self._git.remove(self.get_directory(session))
+            if os.path.isdir(self._base):  # else nothing was fetched here yet
+                self._git.remove(self.get_directory(session))
             Disk().remove(self._get_mark_path(session))
             return ref
 

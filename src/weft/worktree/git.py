@@ -319,9 +319,9 @@ class WorktreeGit:
     # --- commits of other repositories ---
 
     def fetch(self, url: str, *refspecs: str) -> None:
-        """Fetch from a repository that the operator named, by ways that run no other program than ssh.
+        """Fetch from a repository that the operator named, with protocols that run no program but ssh.
 
-        Credentials come from what ssh and curl know of themselves: keys, an agent, `.netrc`.
+        Credentials come from ssh and curl themselves: keys, an agent, `.netrc`.
         """
         ways = {
             "GIT_ALLOW_PROTOCOL": FETCH_PROTOCOLS,

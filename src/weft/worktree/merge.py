@@ -55,7 +55,7 @@ class WorktreePick(Struct, frozen=True, kw_only=True):
 
 
 class _MergedRef(Struct, frozen=True, kw_only=True):
-    """What was merged of a worktree, before and after a merge; "" for nothing."""
+    """The merged state of a worktree, before and after a merge; "" if nothing was merged."""
 
     name: str
     old: str

@@ -81,6 +81,10 @@ def call(params: dict[str, object]) -> object:
         return None
     if MANNER == "wrong":
         return {"content": "this is no list"}
+    if MANNER == "parrot":
+        # Whatever the arguments say, then an answer, so that the call ends in any case.
+        words = bytes.fromhex(params["arguments"]["hex"])  # type: ignore[index]
+        sys.stdout.buffer.write(words.replace(b'"<id>"', str(params["id"]).encode()) + b"\n")
     return {"content": [{"type": "text", "text": json.dumps(params.get("arguments"))}]}
 
 
@@ -117,9 +121,9 @@ def main() -> None:
         if MANNER == "flood" and message.get("method") == "notifications/initialized":
             for number in range(4_000):
                 say({"method": "notifications/tools/list_changed" if number % 2 else "notifications/odd"})
-        if "id" not in message:
+        if "id" not in message or "method" not in message:
             continue
-        result = answer(message["method"], message.get("params", {}))
+        result = answer(message["method"], {**message.get("params", {}), "id": message["id"]})
         if result is not None:
             say({"id": message["id"], "result": result})
     if MANNER == "stubborn":

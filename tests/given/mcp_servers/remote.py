@@ -1,6 +1,7 @@
 """MCP servers over HTTP on this machine, in a thread: one without a login, and one that requires a login."""
 
 import asyncio
+import json
 import secrets
 import socket
 import threading
@@ -140,3 +141,36 @@ def app_with_login(registrar: OAuthProvider, *, registers: bool = True) -> Calla
         return server.streamable_http_app()
 
     return build
+
+
+async def answer_as_told(scope: Any, receive: Any, send: Any) -> None:
+    """An application whose tool `echo` says whatever its arguments say, line by line as events, and then answers."""
+    if scope["type"] != "http":
+        return
+    raw = b""
+    while (piece := await receive()).get("more_body"):
+        raw += piece["body"]
+    message = json.loads(raw + piece["body"]) if scope["method"] == "POST" else {}
+    params = message.get("params", {})
+    match message.get("method"):
+        case "initialize":
+            capabilities = {"tools": {}}
+            server = {"name": "parrot", "version": "1"}
+            version = params["protocolVersion"]
+            result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server}
+        case "tools/list":
+            result = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+        case "tools/call":
+            result = {"content": [{"type": "text", "text": json.dumps(params["arguments"])}]}
+        case _:
+            result = {}
+    words = bytes.fromhex(params.get("arguments", {}).get("hex", "")).replace(
+        b'"<id>"', json.dumps(message.get("id")).encode()
+    )
+    answer = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": result}).encode()
+    lines = [line.rstrip(b"\r") for line in words.split(b"\n")]
+    body = b"".join(b"data: " + line + b"\n\n" for line in (*lines, answer) if line)
+    status = 405 if scope["method"] == "GET" else 200 if "id" in message else 202
+    headers = [(b"content-type", b"text/event-stream")] if status == 200 else []
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body if status == 200 else b""})

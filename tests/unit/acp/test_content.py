@@ -15,12 +15,12 @@ from weft.errors import InvalidInputError
 from weft.model.input import FileInput, TextInput
 
 
-def linked(uri: str, mime: str | None = None) -> FileInput | TextInput:
+def to_linked_part(uri: str, mime: str | None = None) -> FileInput | TextInput:
     [part] = to_parts([resource_link_block("x", uri, mime_type=mime)])
     return part
 
 
-def test_words_are_for_whom_they_are_said_to_be() -> None:
+def test_text_blocks_keep_their_audience() -> None:
     blocks = [
         TextContentBlock(type="text", text=text, annotations=Annotations(audience=audience))
         for text, audience in (
@@ -36,7 +36,7 @@ def test_words_are_for_whom_they_are_said_to_be() -> None:
     )
 
 
-def test_a_picture_is_a_file() -> None:
+def test_an_image_block_becomes_a_file() -> None:
     assert to_parts([image_block("aGk=", "image/png", uri="file:///a/b.png")]) == (
         FileInput(mime="image/png", filename="b.png", url="data:image/png;base64,aGk="),
     )
@@ -53,18 +53,20 @@ def test_a_picture_is_a_file() -> None:
     ],
 )
 def test_a_link_to_a_file_may_name_lines(uri: str, url: str) -> None:
-    part = linked(uri)
+    part = to_linked_part(uri)
     assert isinstance(part, FileInput)
     assert (part.mime, part.url) == ("text/plain", url)
 
 
-def test_a_linked_picture_is_seen_and_what_only_the_editor_can_open_is_named() -> None:
-    assert linked("file:///a/b.png") == FileInput(mime="image/png", filename="b.png", url="file:///a/b.png")
-    assert linked("https://example.test/x") == TextInput(text="[x](https://example.test/x)")
-    assert linked("zed://symbol") == TextInput(text="[x](zed://symbol)")
+def test_a_linked_image_becomes_a_file_and_other_links_stay_text() -> None:
+    assert to_linked_part("file:///a/b.png") == FileInput(
+        mime="image/png", filename="b.png", url="file:///a/b.png"
+    )
+    assert to_linked_part("https://example.test/x") == TextInput(text="[x](https://example.test/x)")
+    assert to_linked_part("zed://symbol") == TextInput(text="[x](zed://symbol)")
 
 
-def test_what_comes_along_is_taken_as_it_is() -> None:
+def test_embedded_resources_become_files() -> None:
     held = TextResourceContents(uri="file:///a/b.md", text="unsaved")
     blob = BlobResourceContents(uri="file:///a/b.pdf", blob="aGk=", mime_type="application/pdf")
     blocks = [EmbeddedResourceContentBlock(type="resource", resource=each) for each in (held, blob)]
@@ -74,7 +76,7 @@ def test_what_comes_along_is_taken_as_it_is() -> None:
     )
 
 
-def test_a_recording_is_refused_by_its_place() -> None:
+def test_an_audio_block_is_refused_with_its_position() -> None:
     with pytest.raises(InvalidInputError, match=r"prompt\[1\]"):
         to_parts([text_block("listen"), audio_block("aGk=", "audio/wav")])
 
@@ -90,7 +92,5 @@ def test_a_recording_is_refused_by_its_place() -> None:
         ("", None),
     ],
 )
-def test_a_slash_command_is_a_word_with_a_slash_before_it(
-    words: str, command: tuple[str, str] | None
-) -> None:
+def test_a_slash_command_is_a_slash_followed_by_a_word(words: str, command: tuple[str, str] | None) -> None:
     assert find_command((TextInput(text=words),)) == command

@@ -22,20 +22,20 @@ def call(tool: str, state: AnyToolState) -> EditorToolCall:
     return EditorToolCall(part=part, directory="/work")
 
 
-def done(name: str, output: str, **input: str) -> EditorToolCall:
+def completed_call(name: str, output: str, **input: str) -> EditorToolCall:
     return call(
         name, CompletedState(input=input, output=output, title="Invalid Tool", metadata={}, time=TIME)
     )
 
 
 @pytest.mark.parametrize(
-    "shown", [done("bash", NOTES), call("bash", ErrorState(input={}, error=NOTES, time=TIME))]
+    "shown", [completed_call("bash", NOTES), call("bash", ErrorState(input={}, error=NOTES, time=TIME))]
 )
-def test_an_output_comes_without_the_tags_for_the_model(shown: EditorToolCall) -> None:
+def test_tags_for_the_model_are_removed_from_an_output(shown: EditorToolCall) -> None:
     assert shown.content() == [to_text_content("no\n(exit code 3)")]
 
 
-def test_a_call_that_made_no_sense_is_titled_by_the_tool_that_was_meant() -> None:
-    assert done("invalid", "…", tool="rread", error="there is no tool 'rread'").title() == (
+def test_an_invalid_call_is_titled_with_the_tool_that_was_meant() -> None:
+    assert completed_call("invalid", "…", tool="rread", error="there is no tool 'rread'").title() == (
         "Rread there is no tool 'rread'"
     )

@@ -33,31 +33,31 @@ def growth(pieces: list[str]) -> list[Event]:
     return [*events, PartUpdated(part=text(so_far))]
 
 
-def teller() -> UpdateStream:
+def make_updates() -> UpdateStream:
     return UpdateStream("/project", "/project", {})
 
 
-def words(updates: list[Update]) -> str:
+def join_text(updates: list[Update]) -> str:
     return "".join(each.content.text for each in updates if isinstance(each, AgentMessageChunk))
 
 
 @given(st.lists(st.text(min_size=1), min_size=1), st.data())
-def test_whatever_events_are_missed_the_words_come_whole_and_once(
+def test_the_full_text_is_sent_once_whichever_events_are_missed(
     pieces: list[str], data: st.DataObject
 ) -> None:
-    events, telling = growth(pieces), teller()
+    events, telling = growth(pieces), make_updates()
     lost = data.draw(st.sets(st.integers(1, len(events) - 1)))
     sent_updates = [
         update for number, event in enumerate(events) if number not in lost for update in telling.feed(event)
     ]
     whole = MessageWithParts(info=ANSWER, parts=(text("".join(pieces)),))
     sent_updates += telling.catch_up([whole])
-    assert words(sent_updates) == "".join(pieces)
+    assert join_text(sent_updates) == "".join(pieces)
     assert list(telling.catch_up([whole])) == []
 
 
-def test_what_is_said_to_the_model_alone_is_a_thought() -> None:
-    telling = teller()
+def test_text_for_the_model_alone_is_sent_as_a_thought() -> None:
+    telling = make_updates()
     summary = AssistantMessage(
         **{**{name: getattr(ANSWER, name) for name in ANSWER.__struct_fields__}, "summary": True}
     )
@@ -68,8 +68,8 @@ def test_what_is_said_to_the_model_alone_is_a_thought() -> None:
     assert isinstance(grown, AgentThoughtChunk)
 
 
-def test_what_an_answer_was_begun_anew_without_is_taken_back() -> None:
-    telling = teller()
+def test_a_part_removed_before_a_retry_is_shown_as_failed() -> None:
+    telling = make_updates()
     telling.feed(MessageUpdated(info=ANSWER))
     call = ToolPart(
         id=PartID("prt_2"), **PLACE, call_id="c", tool="read", state=PendingState(input={}, raw="")
@@ -83,5 +83,5 @@ def test_what_an_answer_was_begun_anew_without_is_taken_back() -> None:
     assert telling.feed(PartUpdated(part=discarded)) == []
 
 
-def test_prompts_are_not_told_back() -> None:
-    assert teller().feed(PartUpdated(part=text("what I typed"))) == []
+def test_the_text_of_a_prompt_is_not_sent_back() -> None:
+    assert make_updates().feed(PartUpdated(part=text("what I typed"))) == []

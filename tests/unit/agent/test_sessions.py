@@ -55,7 +55,7 @@ def texts(messages: list[MessageWithParts]) -> list[str]:
 # --- append and load ---
 
 
-async def test_what_is_appended_is_loaded_oldest_first(store: SessionStore) -> None:
+async def test_appended_messages_are_listed_oldest_first(store: SessionStore) -> None:
     session = await store.session("support-42")
     await session.append("Where is my order?")
     await session.append("On its way.", role="assistant")
@@ -71,7 +71,7 @@ async def test_what_is_appended_is_loaded_oldest_first(store: SessionStore) -> N
     assert await session.load(last=0) == []
 
 
-async def test_every_kind_of_content_is_stored_as_the_part_that_weft_has_for_it(store: SessionStore) -> None:
+async def test_every_kind_of_content_becomes_its_part(store: SessionStore) -> None:
     session = await store.session()
     [asked] = await session.append(user_message("See this.", NewFile("data:text/csv,a", "text/csv", "a.csv")))
     [answer] = await session.append(
@@ -116,7 +116,7 @@ async def test_every_kind_of_content_is_stored_as_the_part_that_weft_has_for_it(
     assert (file.mime, file.filename, file.url) == ("text/csv", "a.csv", "data:text/csv,a")
 
 
-async def test_a_result_completes_its_call_in_the_same_append_and_in_one_before(store: SessionStore) -> None:
+async def test_a_result_completes_a_call_of_the_same_append_or_an_earlier_one(store: SessionStore) -> None:
     session = await store.session()
     [first] = await session.append(
         assistant_message(
@@ -146,7 +146,7 @@ async def test_a_result_without_a_call_is_stored_as_a_call_of_its_own(store: Ses
     assert await session.load() == [message]
 
 
-async def test_a_prompt_names_its_model_and_what_is_unknown_is_not_called_zero(store: SessionStore) -> None:
+async def test_a_prompt_keeps_its_model_and_an_unknown_usage_is_not_zero(store: SessionStore) -> None:
     session = await store.session()
     [asked, answer] = await session.append(user_message("Hi", model="openai/gpt-5"), assistant_message("Ho"))
     assert isinstance(asked.info, UserMessage)
@@ -156,7 +156,7 @@ async def test_a_prompt_names_its_model_and_what_is_unknown_is_not_called_zero(s
     assert answer.info.parent_id == asked.info.id
 
 
-async def test_metadata_is_a_copy_and_survives(store: SessionStore) -> None:
+async def test_metadata_is_copied_and_stored(store: SessionStore) -> None:
     given: dict[str, Any] = {"sdk": {"items": [{"id": "x", "n": 1.5}]}}
     session = await store.session()
     await session.append(user_message("Hi", metadata=given))
@@ -179,7 +179,7 @@ async def test_metadata_is_a_copy_and_survives(store: SessionStore) -> None:
         (user_message("a", metadata={"x": object()}), "metadata"),
     ],
 )
-async def test_a_bad_message_is_refused_and_none_of_its_append_is_stored(
+async def test_an_invalid_message_is_refused_with_its_whole_append(
     store: SessionStore, message: Any, field: str
 ) -> None:
     session = await store.session()
@@ -196,7 +196,7 @@ async def test_a_wrong_role_is_refused_with_a_hint(store: SessionStore) -> None:
     assert caught.value.hint == "instructions belong to the agent, not to its history"
 
 
-async def test_appends_of_many_tasks_do_not_mix(store: SessionStore) -> None:
+async def test_concurrent_appends_do_not_mix(store: SessionStore) -> None:
     session = await store.session()
     async with asyncio.TaskGroup() as tasks:
         for number in range(20):
@@ -234,7 +234,7 @@ MOVES = st.lists(
 
 
 @given(moves=MOVES, in_files=st.booleans())
-async def test_sessions_hold_what_lists_would(
+async def test_sessions_behave_like_lists_of_messages(
     moves: list[tuple[str, int, list[str]]], in_files: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     url = str(tmp_path_factory.mktemp("h")) if in_files else "memory:"
@@ -259,7 +259,7 @@ async def test_sessions_hold_what_lists_would(
 # --- rewind and fork ---
 
 
-async def test_rewinding_replaces_the_end_and_an_unknown_message_changes_nothing(store: SessionStore) -> None:
+async def test_rewinding_removes_the_end_and_an_unknown_message_changes_nothing(store: SessionStore) -> None:
     session = await store.session()
     [_, second, _] = await session.append("one", "two", "three")
     await session.rewind(second.info.id, assistant_message("other"))
@@ -272,7 +272,7 @@ async def test_rewinding_replaces_the_end_and_an_unknown_message_changes_nothing
     assert await session.load() == messages
 
 
-async def test_a_fork_has_the_messages_before_one_and_goes_its_own_way(store: SessionStore) -> None:
+async def test_a_fork_has_the_messages_before_a_point_and_is_independent(store: SessionStore) -> None:
     session = await store.session("plan", title="The plan")
     [_, second] = await session.append("one", "two")
     copy = await session.fork(at=second.info.id)
@@ -287,7 +287,7 @@ async def test_a_fork_has_the_messages_before_one_and_goes_its_own_way(store: Se
 # --- names ---
 
 
-async def test_a_name_leads_to_the_same_session_and_no_name_to_a_new_one(store: SessionStore) -> None:
+async def test_a_name_opens_the_same_session_and_no_name_a_new_one(store: SessionStore) -> None:
     first = await store.session("Größe/№ 1", title="Mine")
     again = await store.session("Größe/№ 1", title="Not looked at")
     assert first.id == again.id
@@ -297,7 +297,7 @@ async def test_a_name_leads_to_the_same_session_and_no_name_to_a_new_one(store: 
     assert (await store.session(first.id)).id == first.id
 
 
-async def test_many_tasks_that_open_a_name_create_one_session(store: SessionStore) -> None:
+async def test_concurrent_opens_of_a_name_create_one_session(store: SessionStore) -> None:
     async with asyncio.TaskGroup() as tasks:
         opened = [tasks.create_task(store.session("shared")) for _ in range(8)]
     assert len({task.result().id for task in opened}) == 1
@@ -356,7 +356,7 @@ async def test_a_session_that_runs_cannot_be_removed(tmp_path: Path) -> None:
 # --- search ---
 
 
-async def test_search_finds_what_was_appended_across_sessions_and_within_one(store: SessionStore) -> None:
+async def test_search_finds_appended_text_across_sessions_and_within_one(store: SessionStore) -> None:
     orders, weather = await store.session("orders"), await store.session("weather")
     [asked, _] = await orders.append(
         "Where is my parcel?", assistant_message(NewToolCall("track", {"number": "ZX81"}, output="Hamburg"))
@@ -377,7 +377,7 @@ async def test_search_finds_what_was_appended_across_sessions_and_within_one(sto
 # --- events ---
 
 
-async def test_events_tell_what_is_appended_and_end_with_the_session(store: SessionStore) -> None:
+async def test_events_report_appends_and_end_with_the_session(store: SessionStore) -> None:
     session, other = await store.session(), await store.session()
     events = session.events()
     [message] = await session.append("Hi")
@@ -416,7 +416,7 @@ async def test_events_end_when_the_store_is_closed(tmp_path: Path) -> None:
 # --- values ---
 
 
-async def test_values_are_kept_under_keys_that_weft_does_not_use(store: SessionStore) -> None:
+async def test_values_are_stored_under_keys_that_weft_does_not_use(store: SessionStore) -> None:
     await store.put_value(("alias", "global"), {"a": [1]})
     assert await store.find_value(("alias", "global")) == {"a": [1]}
 
@@ -435,7 +435,7 @@ async def test_values_are_kept_under_keys_that_weft_does_not_use(store: SessionS
 # --- a store that cannot be used ---
 
 
-async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+async def test_a_closed_store_raises_an_error(tmp_path: Path) -> None:
     async with open_store("memory:", directory=tmp_path) as store:
         session = await store.session()
     for use in (store.session(), store.list(), store.search("x"), session.load(), session.append("x")):
@@ -446,13 +446,13 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
         session.events()
 
 
-async def test_a_store_of_another_event_loop_says_so(tmp_path: Path) -> None:
+async def test_a_store_of_another_event_loop_raises_an_error(tmp_path: Path) -> None:
     async with open_store("memory:", directory=tmp_path) as store:
         with pytest.raises(StoreError, match="belongs to another event loop"):
             await asyncio.to_thread(asyncio.run, store.list())  # type: ignore[arg-type]
 
 
-async def test_an_address_that_is_none_is_refused() -> None:
+async def test_an_invalid_address_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="is not the URL of a store"):
         async with open_store("ftp://example.test/x"):
             pass
@@ -465,7 +465,7 @@ async def test_a_plain_path_and_its_url_are_the_same_store(tmp_path: Path) -> No
         assert texts(await (await store.session("a")).load()) == ["Hi"]
 
 
-async def test_a_wrong_use_of_a_store_is_named() -> None:
+async def test_wrong_use_of_a_store_is_explained() -> None:
     with pytest.raises(TypeError, match=r"write `async with weft\.open_store"), open_store("memory:"):  # type: ignore[attr-defined]
         pass
     with pytest.raises(InvalidInputError, match="url: it is of the type int"):

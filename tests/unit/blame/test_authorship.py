@@ -138,7 +138,7 @@ def test_a_new_file_belongs_to_the_step_that_created_it() -> None:
     assert writer.find(OLD) == [(line, step) for line, _ in OLD]
 
 
-def test_what_two_sessions_and_a_person_wrote_in_turns_stays_apart() -> None:
+def test_lines_by_two_sessions_and_a_person_are_told_apart() -> None:
     writer = Writer()
     first = writer.edit(OLD, one := OLD + lines("first = 1", by=0))
     second = writer.edit(one, two := lines("second = 2", by=1) + one)
@@ -147,7 +147,7 @@ def test_what_two_sessions_and_a_person_wrote_in_turns_stays_apart() -> None:
     assert writer.find(by_hand) == by_hand
 
 
-def test_lines_that_were_undone_and_written_again_by_hand_are_the_persons() -> None:
+def test_lines_undone_and_retyped_by_hand_belong_to_the_person() -> None:
     writer = Writer()
     writer.edit(OLD, OLD + lines("answer = compute_the_answer_to_everything()", by=0), undone=True)
     assert writer.find(OLD) == OLD
@@ -155,7 +155,7 @@ def test_lines_that_were_undone_and_written_again_by_hand_are_the_persons() -> N
     assert writer.find(again) == again
 
 
-def test_a_file_that_an_undo_left_alone_still_has_its_author() -> None:
+def test_a_file_left_alone_by_undo_keeps_its_author() -> None:
     writer = Writer()
     after = OLD + lines("kept = True", by=0)
     writer.edit(OLD, after, undone=True)
@@ -164,7 +164,7 @@ def test_a_file_that_an_undo_left_alone_still_has_its_author() -> None:
     assert writer.find(more) == more
 
 
-def test_a_merge_from_another_checkout_brings_the_authors_along() -> None:
+def test_a_merge_from_another_checkout_brings_its_authors() -> None:
     writer = Writer()
     there = OLD + lines("from_the_worktree = compute_this_elsewhere()", by=0)
     writer.edit(OLD, there, checkout="/worktree")
@@ -174,7 +174,7 @@ def test_a_merge_from_another_checkout_brings_the_authors_along() -> None:
     assert writer.find(merged) == merged
 
 
-def test_a_squash_or_rebase_that_leaves_the_content_leaves_the_authors() -> None:
+def test_a_squash_or_rebase_with_equal_content_keeps_the_authors() -> None:
     writer = Writer()
     truth = OLD
     for number in range(4):
@@ -186,7 +186,7 @@ def test_a_squash_or_rebase_that_leaves_the_content_leaves_the_authors() -> None
     assert writer.find(truth) == truth
 
 
-def test_line_ends_do_not_make_an_author() -> None:
+def test_changed_line_endings_do_not_change_the_author() -> None:
     unix, dos = b"one\ntwo\nthree\n", b"one\r\ntwo\r\nthree"
     assert split_lines(unix) == split_lines(dos) == [b"one", b"two", b"three"]
     assert split_lines(b"") == []
@@ -204,7 +204,7 @@ def test_a_change_without_a_snapshot_makes_the_next_lines_unknown() -> None:
     assert writer.find(one + lines("whose = 1", by=UNKNOWN)) == one + lines("whose = 1", by=UNKNOWN)
 
 
-def test_changes_that_were_stored_in_the_wrong_order_are_put_in_order() -> None:
+def test_changes_stored_out_of_order_are_sorted() -> None:
     writer = Writer()
     one, two = OLD + lines("one", by=0), OLD + lines("one", "two", by=0)
     early = FileEdit(0, HERE, writer.make(OLD), writer.make(one))

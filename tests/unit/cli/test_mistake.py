@@ -24,7 +24,38 @@ from weft.errors import WeftError
             "did you mean weft run? weft --help lists them",
         ),
         ("xyzzy", "there is no command 'xyzzy'", "weft --help lists them"),
+        ("fork last", "there is no command 'fork'", "did you mean weft session fork? weft --help lists them"),
+        (
+            "session undo",
+            "there is no command 'session undo'",
+            "did you mean weft undo? weft session --help lists them",
+        ),
         ("--colour", "weft: there is no option --colour", "weft --help lists them"),
+        ("--colour red", "weft: there is no option --colour", "weft --help lists them"),
+        (
+            "--store sqlite:here.db session list -n 3",
+            "weft: --store comes after the command",
+            "write: weft session list --store sqlite:here.db -n 3",
+        ),
+        ("--dir=there run hi", "weft: --dir comes after the command", "write: weft run --dir=there hi"),
+        ("-c", "weft: -c needs a command before it", "for example: weft chat -c"),
+        ("-m a/b hello", "weft: -m needs a command before it", "for example: weft run -m a/b hello"),
+        ("fix the test", "there is no command 'fix'", "to send a prompt: weft run 'fix the test'"),
+        (
+            "permission explain rm -rf build",
+            "weft permission explain: there is no option -rf",
+            "put all of COMMAND in quotes; weft permission explain --help lists them",
+        ),
+        (
+            "permission explain make test",
+            "weft permission explain: it does not take 'test'",
+            "put all of COMMAND in quotes",
+        ),
+        (
+            "config set model x",
+            "weft config: it does not take 'set'",
+            "it only shows settings; to change one, edit opencode.json",
+        ),
         (
             "session list --fromat json",
             "weft session list: there is no option --fromat",
@@ -57,7 +88,7 @@ from weft.errors import WeftError
         ),
     ],
 )
-def test_a_mistake_is_named_with_what_was_probably_meant(line: str, message: str, hint: str) -> None:
+def test_a_mistake_is_reported_with_a_suggestion(line: str, message: str, hint: str) -> None:
     with pytest.raises(WeftError) as refused:
         parse_arguments(normalise(line.split()))
     assert (str(refused.value), refused.value.hint) == (message, hint)
@@ -69,7 +100,7 @@ def test_a_prompt_in_place_of_a_command_is_recognised() -> None:
     assert error.hint == "to send a prompt: weft run 'fix the failing test'"
 
 
-def test_a_choice_that_is_not_offered_is_answered_with_the_ones_that_are() -> None:
+def test_an_invalid_choice_is_answered_with_the_valid_ones() -> None:
     with pytest.raises(WeftError) as refused:
         parse_arguments(["session", "list", "--format", "yaml"])
     assert str(refused.value).startswith("weft session list: --format: invalid choice: 'yaml'")
@@ -77,7 +108,7 @@ def test_a_choice_that_is_not_offered_is_answered_with_the_ones_that_are() -> No
 
 
 @pytest.mark.parametrize("line", ["run hi", "session list", "session", "", "--version"])
-def test_a_command_that_exists_is_no_mistake(line: str) -> None:
+def test_an_existing_command_is_not_a_mistake(line: str) -> None:
     assert find_wrong_command(line.split()) is None
 
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from given.conversation import SESSION, user_message
 from weft.cli.exit import ExitCode
 from weft.cli.outcome import RunOutcome, RunTally, to_result
-from weft.cli.screen import TerminalScreen
+from weft.cli.screen import TextScreen
 from weft.errors import ProviderError
-from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed
+from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed, SessionUpdated
 from weft.model.failure import (
     AnyFailure,
     BudgetData,
@@ -32,6 +32,8 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
+from weft.model.session import SessionInfo, SessionTime, WeftSessionData, with_weft_data
+from weft.model.spending import Ledger, Spent
 from weft.run.doom import CallLoop, describe_loop
 from weft.run.failure import to_failure
 
@@ -42,7 +44,7 @@ BUDGET = BudgetFailure(
 )
 
 
-def slow() -> AnyFailure:
+def timeout_failure() -> AnyFailure:
     error = ProviderError("no answer", retryable=True)
     error.kind = "timeout"
     return to_failure(error)
@@ -67,7 +69,7 @@ def text(words: str, **more: Any) -> TextPart:
     )
 
 
-def failed(error: str) -> ToolPart:
+def failed_call(error: str) -> ToolPart:
     state = ErrorState(input={}, error=error, time=CallTime(start=1, end=2))
     return ToolPart(
         id=PartID("prt_c"),
@@ -79,52 +81,52 @@ def failed(error: str) -> ToolPart:
     )
 
 
-def course(*events: Event) -> RunTally:
+def tally(*events: Event) -> RunTally:
     made = RunTally()
     for event in events:
         made.feed(event)
     return made
 
 
-def ending(answer: MessageWithParts, *events: Event, signal: int | None = None) -> RunOutcome:
-    return RunOutcome(answer=answer, tally=course(*events), signal=signal)
+def outcome(answer: MessageWithParts, *events: Event, signal: int | None = None) -> RunOutcome:
+    return RunOutcome(answer=answer, tally=tally(*events), signal=signal)
 
 
 @pytest.mark.parametrize(
     ("ended", "code"),
     [
-        (ending(message(text("Done."), finish="stop")), ExitCode.DONE),
-        (ending(message(error=unknown_failure("broken"))), ExitCode.FAILED),
-        (ending(message(failed("The user rejected permission"))), ExitCode.REFUSED),
-        (ending(message(error=BUDGET)), ExitCode.BUDGET),
-        (ending(message(error=slow())), ExitCode.TIMEOUT),
+        (outcome(message(text("Done."), finish="stop")), ExitCode.DONE),
+        (outcome(message(error=unknown_failure("broken"))), ExitCode.FAILED),
+        (outcome(message(failed_call("The user rejected permission"))), ExitCode.REFUSED),
+        (outcome(message(error=BUDGET)), ExitCode.BUDGET),
+        (outcome(message(error=timeout_failure())), ExitCode.TIMEOUT),
         (
-            ending(message(error=DeadlineFailure(data=DeadlineData(message="", limit="turn", seconds=1)))),
+            outcome(message(error=DeadlineFailure(data=DeadlineData(message="", limit="turn", seconds=1)))),
             ExitCode.TIMEOUT,
         ),
-        (ending(message(failed(describe_loop(CallLoop(length=1, times=3))))), ExitCode.LOOP),
-        (ending(message(error=aborted_failure())), ExitCode.INTERRUPTED),
-        (ending(message(error=aborted_failure()), signal=2), 130),
-        (ending(message(error=aborted_failure()), signal=15), 143),
-        (ending(message(text("Done."), finish="stop"), signal=15), 143),
-        (ending(message(failed("x"), text("", ignored=True), structured={"a": 1})), ExitCode.DONE),
-        (ending(user_message("U1", 1)), ExitCode.FAILED),
+        (outcome(message(failed_call(describe_loop(CallLoop(length=1, times=3))))), ExitCode.LOOP),
+        (outcome(message(error=aborted_failure())), ExitCode.INTERRUPTED),
+        (outcome(message(error=aborted_failure()), signal=2), 130),
+        (outcome(message(error=aborted_failure()), signal=15), 143),
+        (outcome(message(text("Done."), finish="stop"), signal=15), 143),
+        (outcome(message(failed_call("x"), text("", ignored=True), structured={"a": 1})), ExitCode.DONE),
+        (outcome(user_message("U1", 1)), ExitCode.FAILED),
     ],
 )
-def test_every_way_to_end_has_its_exit_code(ended: RunOutcome, code: int) -> None:
+def test_every_outcome_has_its_exit_code(ended: RunOutcome, code: int) -> None:
     assert ended.code == code
 
 
-def test_only_a_failure_that_the_run_did_not_recover_from_counts() -> None:
+def test_only_a_failure_without_recovery_counts() -> None:
     begun = MessageUpdated(info=replace(message().info, time=AssistantTime(created=1)))
     broke = SessionFailed(session_id=SESSION, error=unknown_failure("too long"))
     done = message(text("Done."), finish="stop")
 
-    assert ending(done, broke, begun).code == ExitCode.DONE
-    assert ending(done, begun, broke).code == ExitCode.FAILED
+    assert outcome(done, broke, begun).code == ExitCode.DONE
+    assert outcome(done, begun, broke).code == ExitCode.FAILED
 
 
-def test_the_result_adds_up_the_steps_of_the_run_and_of_its_children() -> None:
+def test_the_result_adds_up_the_steps_of_the_run_and_its_children() -> None:
     def step(id: str, cost: str) -> PartUpdated:
         return PartUpdated(
             part=StepFinishPart(
@@ -137,7 +139,7 @@ def test_the_result_adds_up_the_steps_of_the_run_and_of_its_children() -> None:
             )
         )
 
-    run = course(step("prt_1", "0.1"), step("prt_1", "0.1"))
+    run = tally(step("prt_1", "0.1"), step("prt_1", "0.1"))
     run.feed_child(step("prt_2", "0.02"))
     done = message(text("Well "), text("woven"), text("not this", synthetic=True), finish="stop")
 
@@ -157,9 +159,21 @@ def test_the_result_adds_up_the_steps_of_the_run_and_of_its_children() -> None:
     }
 
 
+def test_the_result_counts_titles_and_no_earlier_cost() -> None:
+    def record(cost: str, until: int) -> SessionInfo:
+        session = SessionInfo(id=SESSION, time=SessionTime(created=1, updated=1))
+        ledger = Ledger(own=Spent(cost=Decimal(cost)), until=until)
+        return with_weft_data(session, WeftSessionData(spent=ledger))
+
+    tally = RunTally(record("7", 1))
+    tally.feed(SessionUpdated(info=record("7.5", 2)))  # a message that was not recorded before
+    tally.feed(SessionUpdated(info=record("7.75", 2)))  # a title
+    assert (tally.spent.cost, tally.spent.steps) == (Decimal("0.25"), 0)
+
+
 def test_the_result_contains_the_failure_or_the_structured_value() -> None:
-    stopped = to_result(ending(message(error=BUDGET)))
-    value = to_result(ending(message(structured=None)))
+    stopped = to_result(outcome(message(error=BUDGET)))
+    value = to_result(outcome(message(structured=None)))
 
     assert (stopped["status"], stopped["error"]["name"]) == ("budget", "BudgetExceededError")
     assert (value["status"], value["structured"]) == ("done", None)
@@ -167,9 +181,9 @@ def test_the_result_contains_the_failure_or_the_structured_value() -> None:
 
 def test_a_failure_that_no_event_reported_is_printed_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     cut = message(error=unknown_failure("the run was cut short"))
-    TerminalScreen().end(RunOutcome(answer=cut, tally=RunTally()))
+    TextScreen().end(RunOutcome(answer=cut, tally=RunTally()))
     assert capsys.readouterr().err.splitlines()[0] == "error: the run was cut short"
     course = RunTally()
     course.feed(SessionFailed(session_id=SESSION, error=unknown_failure("the run was cut short")))
-    TerminalScreen().end(RunOutcome(answer=cut, tally=course))
+    TextScreen().end(RunOutcome(answer=cut, tally=course))
     assert "error:" not in capsys.readouterr().err

@@ -14,7 +14,7 @@ REQUEST = PermissionRequest(
 )
 
 
-def test_a_permission_is_asked_for_with_its_parts_and_reasons() -> None:
+def test_a_permission_question_shows_its_parts_and_reasons() -> None:
     assert format_permission(REQUEST) == [
         "? Allow bash?",
         "  • cd ..",
@@ -25,7 +25,7 @@ def test_a_permission_is_asked_for_with_its_parts_and_reasons() -> None:
     ]
 
 
-def test_a_directory_is_asked_for_with_the_command_and_where_the_rule_is_told() -> None:
+def test_a_question_about_a_directory_shows_the_command_and_the_source_of_the_rule() -> None:
     request = PermissionRequest(
         id=REQUEST.id,
         session_id=REQUEST.session_id,

@@ -14,7 +14,7 @@ from weft.cli.serve_log import MAX_LINES, LineWriter
 from weft.server.access import AccessPolicy
 
 
-def pasted(url: str, username: str = "opencode") -> list[list[str]]:
+def list_printed_commands(url: str, username: str = "opencode") -> list[list[str]]:
     """Return the printed commands, split as a shell splits them."""
     access = ServerAccess(policy=AccessPolicy(password="s3cret", username=username), file="/state/password")
     return [shlex.split(line) for line in to_welcome(url, "/project", access) if line.startswith("  ")]
@@ -22,7 +22,7 @@ def pasted(url: str, username: str = "opencode") -> list[list[str]]:
 
 @pytest.mark.parametrize("username", ["opencode", "o'b\"x"])
 def test_the_command_for_python_is_valid_python(username: str) -> None:
-    *_, python = pasted("http://127.0.0.1:1", username)
+    *_, python = list_printed_commands("http://127.0.0.1:1", username)
     assert python[-3:-1] == ["python", "-c"]
     words = {node.value for node in ast.walk(ast.parse(python[-1])) if isinstance(node, ast.Constant)}
     assert {f"{username}:", "http://127.0.0.1:1"} <= words
@@ -31,8 +31,8 @@ def test_the_command_for_python_is_valid_python(username: str) -> None:
 @pytest.mark.parametrize(
     ("url", "found"), [("http://0.0.0.0:1", "http://127.0.0.1:1"), ("http://[::]:1", "http://[::1]:1")]
 )
-def test_the_printed_address_can_be_used_if_the_server_listens_everywhere(url: str, found: str) -> None:
-    web, attach, *_ = pasted(url)
+def test_the_printed_address_is_usable_if_the_server_listens_on_all_interfaces(url: str, found: str) -> None:
+    web, attach, *_ = list_printed_commands(url)
     assert (web, attach) == (["weft", "web", found], ["weft", "attach", found])
 
 
@@ -46,7 +46,7 @@ def test_connections_of_clients_that_do_not_read_time_out() -> None:
         assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == SEND_TIMEOUT_MS
 
 
-def test_lines_that_were_not_read_in_time_are_counted_and_the_others_stay_in_order() -> None:
+def test_unread_lines_are_counted_and_the_others_stay_in_order() -> None:
     ours, its = os.pipe()
     notes: list[str] = []
     with os.fdopen(ours) as read:

@@ -4,8 +4,7 @@ from argparse import Namespace
 
 import pytest
 
-from weft.cli.serve import allow_share_pages, to_share_url
-from weft.cli.serve_access import ServerAccess
+from weft.cli.serve_access import ServerAccess, allow_share_pages, to_share_url
 from weft.config.schema import Config, EnterpriseConfig
 from weft.errors import InvalidInputError
 from weft.server.access import AccessPolicy
@@ -17,7 +16,7 @@ LOCKED, OPEN = (
 )
 
 
-def test_pages_are_at_the_address_of_the_server_or_at_share_url() -> None:
+def test_pages_are_served_at_the_address_of_the_server_or_at_share_url() -> None:
     here = "http://127.0.0.1:4096"
     assert to_share_url(Namespace(share=False, share_url=None), here) == ""
     assert to_share_url(Namespace(share=True, share_url=None), here) == here
@@ -33,12 +32,12 @@ def test_pages_are_at_the_address_of_the_server_or_at_share_url() -> None:
         (True, None, "http://[::]:1"),
     ],
 )
-def test_an_address_that_nobody_could_use_is_refused(share: bool, share_url: str | None, url: str) -> None:
+def test_an_unusable_address_is_refused(share: bool, share_url: str | None, url: str) -> None:
     with pytest.raises(InvalidInputError, match="--share-url"):
         to_share_url(Namespace(share=share, share_url=share_url), url)
 
 
-def test_a_server_without_a_password_is_not_shown_to_the_world() -> None:
+def test_a_server_without_a_password_is_not_shared_publicly() -> None:
     assert allow_share_pages(LOCKED, "") == LOCKED
     policy = allow_share_pages(LOCKED, "https://e.test").policy
     assert (policy.password, policy.open_to_all, policy.hosts) == ("pw", "/s/", frozenset({"e.test"}))

@@ -33,7 +33,7 @@ def test_an_address_is_shown_without_its_password() -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_the_password_of_this_machine_goes_to_no_other(tmp_path: Path) -> None:
+def test_the_local_password_is_not_sent_to_another_machine(tmp_path: Path) -> None:
     env = make_home(tmp_path)
     assert resolve_address("127.0.0.1:4096", env).password == "kept"
     assert resolve_address("http://[::1]:4096", env).url == "http://[::1]:4096"
@@ -41,7 +41,7 @@ def test_the_password_of_this_machine_goes_to_no_other(tmp_path: Path) -> None:
     assert resolve_address("http://localhost", env | {"OPENCODE_SERVER_PASSWORD": "said"}).password == "said"
 
 
-def test_a_password_that_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
+def test_a_password_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         resolve_address("127.0.0.1", make_home(tmp_path, mode=0o644))
 
@@ -54,22 +54,22 @@ def test_a_password_that_others_could_have_written_is_not_believed(tmp_path: Pat
         SessionBusyError("ses_1", "somebody"),
     ],
 )
-def test_an_error_is_the_same_on_the_other_side(error: Exception) -> None:
+def test_an_error_survives_its_encoding(error: Exception) -> None:
     refusal = to_error_response(error)
     made = to_error(refusal.status, refusal.body(), "/session")
     assert (type(made), str(made), vars(made)) == (type(error), str(error), vars(error))
 
 
-def test_what_opencode_says_is_understood() -> None:
-    def of(status: int, body: bytes) -> object:
+def test_errors_of_opencode_are_understood() -> None:
+    def error_of(status: int, body: bytes) -> object:
         return to_error(status, body, "/session/ses_1/message/msg_2")
 
-    missing = of(404, b'{"name":"NotFoundError","data":{"message":"Resource not found: /x"}}')
+    missing = error_of(404, b'{"name":"NotFoundError","data":{"message":"Resource not found: /x"}}')
     assert isinstance(missing, NotFoundError)
     assert (missing.kind, missing.id) == ("message", "msg_2")
     busy = b'{"name":"UnknownError","data":{"message":"Error: Session ses_1 is busy\\n    at x.ts"}}'
-    assert isinstance(of(500, busy), SessionBusyError)
-    wrong = of(400, b'{"data":{},"error":[{"path":["parts"],"message":"Required"}],"success":false}')
+    assert isinstance(error_of(500, busy), SessionBusyError)
+    wrong = error_of(400, b'{"data":{},"error":[{"path":["parts"],"message":"Required"}],"success":false}')
     assert str(wrong) == "request: parts: Required"
-    assert isinstance(of(401, b"Unauthorized"), NotPermittedError)
-    assert isinstance(of(500, b"<html>"), ServerError)
+    assert isinstance(error_of(401, b"Unauthorized"), NotPermittedError)
+    assert isinstance(error_of(500, b"<html>"), ServerError)

@@ -13,14 +13,14 @@ STREAM = 'id: boot.7\ndata: {"a":"\u2028\x0b"}\n\n: a comment\nevent: x\ndata: o
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
-def test_frames_are_the_same_however_their_bytes_are_cut(places: list[int]) -> None:
+def test_frames_do_not_depend_on_how_their_bytes_are_split(places: list[int]) -> None:
     reader, cuts = EventFrameReader(), [0, *sorted(places), len(STREAM)]
     pieces = [STREAM[start:end] for start, end in pairwise(cuts)]
     frames = [frame for piece in pieces for frame in reader.feed(piece)]
     assert frames == [EventFrame("boot.7", '{"a":"\u2028\x0b"}'.encode()), EventFrame(None, b"one\ntwo")]
 
 
-def test_an_id_becomes_a_cursor_and_back() -> None:
+def test_an_id_is_converted_to_a_cursor_and_back() -> None:
     cursors = CursorMap()
     first = cursors.to_cursor("one.5", 0)
     later = cursors.to_cursor("two.1", first)

@@ -79,7 +79,7 @@ def test_a_whole_part_with_a_delta_becomes_growth() -> None:
     assert tracker.to_growth(fresh) == [fresh]
 
 
-def test_folding_all_events_and_the_missed_ones_gives_the_state_of_the_server() -> None:
+def test_all_events_plus_the_missed_ones_give_the_state_of_the_server() -> None:
     before = (message(20, "ab", "gone"), message(21, "x"), message(22, "y"))
     after = (message(20, "other"), message(22, "y", "more"), message(23, "new"))
     missed = list(track(*to_events(*before)).find_missed(state(*after)))
@@ -89,7 +89,7 @@ def test_folding_all_events_and_the_missed_ones_gives_the_state_of_the_server() 
     assert {type(event) for event in missed} >= {MessageRemoved, PartRemoved, PartUpdated, MessageUpdated}
 
 
-def test_messages_from_before_the_listener_are_not_reported() -> None:
+def test_messages_older_than_the_listener_are_not_reported() -> None:
     assert (
         list(track(*to_events(message(20, "a"))).find_missed(state(message(5, "old"), message(20, "a"))))
         == []

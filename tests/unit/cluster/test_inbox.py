@@ -50,27 +50,27 @@ def delivery(kind: str = "prompt", *, takes: int = 1) -> Delivery:
         ("shell", StoreError("away"), "finish"),
     ],
 )
-def test_what_another_node_can_do_is_given_back_and_anything_else_is_answered(
+def test_a_delivery_is_returned_if_another_node_can_do_it_and_answered_otherwise(
     kind: str, error: Exception, fate: str
 ) -> None:
     assert choose_fate(delivery(kind), error) == fate
 
 
-def test_a_store_that_stays_away_is_told_to_the_caller_in_the_end() -> None:
+def test_the_caller_is_told_if_the_store_stays_unavailable() -> None:
     fates = [
         choose_fate(delivery(takes=takes), StoreError("away")) for takes in (1, MAX_TRIES - 1, MAX_TRIES)
     ]
     assert fates == ["give back", "give back", "finish"]
 
 
-def test_a_workspace_that_this_node_cannot_make_is_left_to_others_for_some_time() -> None:
+def test_a_workspace_that_this_node_cannot_make_is_left_to_other_nodes_for_a_while() -> None:
     error = ConflictError("workspace", "loom", "cannot be fetched")
     fates = [choose_fate(delivery(takes=takes), error) for takes in (1, MAX_TRIES - 1, MAX_TRIES)]
     assert fates == ["give back", "give back", "finish"]
     assert choose_fate(delivery("shell"), error) == "finish"
 
 
-def test_what_must_not_be_done_twice_is_not_begun_again() -> None:
+def test_an_interrupted_delivery_that_must_not_run_twice_is_not_started_again() -> None:
     assert [is_interrupted(delivery(kind, takes=2)) for kind in ("prompt", "abort", "shell", "revert")] == [
         False,
         False,
@@ -80,7 +80,7 @@ def test_what_must_not_be_done_twice_is_not_begun_again() -> None:
     assert not is_interrupted(delivery("shell"))
 
 
-def test_an_outcome_is_the_same_on_the_other_side() -> None:
+def test_an_outcome_survives_its_encoding() -> None:
     assert decode_outcome("abort", encode_value(True)) is True
     assert decode_outcome("reply_permission", encode_value(None)) is None
     for error in (
@@ -117,7 +117,7 @@ class OneNodeStore:
         self.failing = 0
         self.failing_to_give_back = 0
 
-    async def is_run_elsewhere(self, session: SessionID) -> bool:
+    async def is_run_outside(self, session: SessionID) -> bool:
         return session == "ses_elsewhere"
 
     async def put(self, new: NewDelivery) -> bool:
@@ -155,7 +155,7 @@ class OneNodeStore:
 Tell = Callable[[bytes], Awaitable[None]]
 
 
-async def test_a_call_is_done_once_however_often_it_is_sent() -> None:
+async def test_a_call_is_performed_once_however_often_it_is_sent() -> None:
     store, done = OneNodeStore(), list[str]()
 
     async def perform(taken: Delivery, _: Tell) -> bytes:
@@ -174,7 +174,7 @@ async def test_a_call_is_done_once_however_often_it_is_sent() -> None:
     assert done == ["k"]
 
 
-async def test_the_caller_of_a_delivery_that_goes_on_is_told_early() -> None:
+async def test_the_caller_of_a_delivery_in_progress_is_told_early() -> None:
     store, may_end = OneNodeStore(), asyncio.Event()
 
     async def perform(_: Delivery, tell: Tell) -> bytes:
@@ -193,7 +193,7 @@ async def test_the_caller_of_a_delivery_that_goes_on_is_told_early() -> None:
     assert store.given_back == [1]
 
 
-async def test_what_a_node_is_doing_it_does_not_begin_again_when_it_was_taken_for_dead() -> None:
+async def test_a_node_taken_for_dead_does_not_restart_a_delivery_it_is_performing() -> None:
     store, may_end, has_begun, begun = OneNodeStore(), asyncio.Event(), asyncio.Event(), list[int]()
 
     async def perform(taken: Delivery, _: Tell) -> bytes:
@@ -219,7 +219,7 @@ async def test_what_a_node_is_doing_it_does_not_begin_again_when_it_was_taken_fo
     assert begun == [1]
 
 
-async def test_what_is_given_back_is_given_back_however_long_the_store_is_away() -> None:
+async def test_a_delivery_is_given_back_even_if_the_store_is_unavailable_at_first() -> None:
     store = OneNodeStore()
     store.failing_to_give_back = 2
 
@@ -236,7 +236,7 @@ async def test_what_is_given_back_is_given_back_however_long_the_store_is_away()
     assert store.given_back == [1]
 
 
-async def test_what_failed_is_tried_again_when_it_is_sent_again_and_what_succeeded_is_not() -> None:
+async def test_a_failed_delivery_is_retried_when_sent_again_and_a_successful_one_is_not() -> None:
     store, done = OneNodeStore(), list[str]()
 
     async def perform(taken: Delivery, _: Tell) -> bytes:

@@ -23,7 +23,7 @@ OBJECTS = [
 ]
 
 
-def test_objects_come_back_as_they_were() -> None:
+def test_objects_survive_packing() -> None:
     assert list(decode_objects(encode_objects(OBJECTS), "pack")) == OBJECTS
 
 
@@ -35,7 +35,7 @@ def test_a_damaged_piece_is_refused(cut: int) -> None:
         list(decode_objects(damaged, "pack"))
 
 
-def test_a_piece_that_is_missing_or_changed_is_named_with_the_way_out() -> None:
+def test_a_missing_or_changed_piece_is_named_with_a_hint() -> None:
     piece = describe_piece("p", b"content", OBJECTS)
     assert check_piece(piece, b"content", "pack", hint="") == b"content"
     for raw, reason in ((None, "missing"), (b"Content", "damaged")):
@@ -51,7 +51,7 @@ def test_objects_are_grouped_by_size_and_a_large_one_is_alone() -> None:
     assert list(group_objects([])) == []
 
 
-def test_what_is_stored_is_known_by_all_its_pieces() -> None:
+def test_stored_objects_are_known_by_their_pieces() -> None:
     pieces = (describe_piece("a", b"12", OBJECTS[:1]), describe_piece("b", b"345", OBJECTS[1:]))
     stored = StoredFiles(
         workspace="loom", base="b", head="h", state="s", host="n", time=1, pieces=pieces,
@@ -61,7 +61,7 @@ def test_what_is_stored_is_known_by_all_its_pieces() -> None:
     assert (stored.size, stored.names) == (6, {"a", "b", "c"})
 
 
-def test_a_session_may_take_so_much_and_no_more() -> None:
+def test_a_session_has_a_size_limit() -> None:
     check_size("loom", MAX_PACK_BYTES)
     with pytest.raises(ConflictError, match=r"at most 128 MB .* and there are 300 MB") as raised:
         check_size("loom", 300 << 20)

@@ -86,12 +86,14 @@ OWN = {
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_built_in_agent_has_the_defaults_its_own_rules_the_person_s_and_the_tool_output(name: str) -> None:
+def test_a_built_in_agent_merges_defaults_its_own_rules_the_persons_rules_and_the_tool_output(
+    name: str,
+) -> None:
     config = Config(permission={"bash": {"rm *": "deny"}})
     assert rows(build(config)[name].permission) == [*DEFAULTS, *OWN[name], "bash rm * deny", *OUTPUT_ALLOWED]
 
 
-def test_the_built_in_agents_are_these() -> None:
+def test_the_built_in_agents_are_listed() -> None:
     table = [
         (agent.name, agent.mode, agent.hidden, agent.native, bool(agent.prompt), bool(agent.description))
         for agent in build().values()
@@ -108,13 +110,13 @@ def test_the_built_in_agents_are_these() -> None:
     assert build()["title"].temperature == 0.5
 
 
-def test_prompts_say_what_they_are_for() -> None:
+def test_prompts_state_their_purpose() -> None:
     agents = build()
     assert "title generator" in (agents["title"].prompt or "")
     assert "summarizing conversations" in (agents["compaction"].prompt or "")
 
 
-def test_a_configured_agent_starts_from_the_defaults_and_the_person_s_rules() -> None:
+def test_a_configured_agent_starts_from_the_defaults_and_the_persons_rules() -> None:
     config = Config(
         permission={"edit": "ask"},
         agent={
@@ -150,7 +152,7 @@ def test_a_configured_agent_starts_from_the_defaults_and_the_person_s_rules() ->
     )
 
 
-def test_configuration_changes_only_what_it_names_of_a_built_in_agent() -> None:
+def test_configuration_changes_only_the_named_fields_of_a_built_in_agent() -> None:
     config = Config(
         agent={"title": AgentConfig(name="Titles", temperature=0.0, permission={"read": "allow"})}
     )
@@ -159,7 +161,7 @@ def test_configuration_changes_only_what_it_names_of_a_built_in_agent() -> None:
     assert rows(after.permission) == [*DEFAULTS, "* * deny", "read * allow", *OUTPUT_ALLOWED]
 
 
-def test_a_disabled_agent_is_not_there() -> None:
+def test_a_disabled_agent_does_not_exist() -> None:
     config = Config(agent={"plan": AgentConfig(disable=True), "never": AgentConfig(disable=True)})
     assert list(build(config)) == ["build", "general", "explore", "compaction", "title", "summary"]
 
@@ -182,7 +184,7 @@ def test_an_explicit_deny_of_the_tool_output_is_kept(pattern: str) -> None:
         ("nameless", (ModelRef(provider_id="nameless", model_id=""),)),
     ],
 )
-def test_models_are_named_one_or_several(model: Any, refs: tuple[ModelRef, ...]) -> None:
+def test_an_agent_names_no_model_one_or_several(model: Any, refs: tuple[ModelRef, ...]) -> None:
     assert list_models(model) == refs
 
 
@@ -206,13 +208,13 @@ def test_permissions_become_rules_in_the_order_written(
     assert rows(to_ruleset(permission, home="/home/ada")) == rules
 
 
-def test_without_a_word_the_first_agent_one_can_talk_to_answers() -> None:
+def test_the_first_primary_agent_is_the_default() -> None:
     assert choose_agent(build(), Config()) == "build"
     without_build = Config(agent={"build": AgentConfig(disable=True)})
     assert choose_agent(build(without_build), without_build) == "plan"
 
 
-def test_the_named_default_agent_answers() -> None:
+def test_the_configured_default_agent_is_chosen() -> None:
     config = Config(default_agent="plan")
     assert choose_agent(build(config), config) == "plan"
     assert [agent.name for agent in list_agents(build(config), config)][:3] == ["plan", "build", "general"]
@@ -226,14 +228,14 @@ def test_the_named_default_agent_answers() -> None:
         ("title", 'default_agent: default agent "title" is hidden'),
     ],
 )
-def test_a_default_agent_that_cannot_answer_is_an_error(name: str, said: str) -> None:
+def test_an_unknown_hidden_or_sub_agent_as_default_is_an_error(name: str, said: str) -> None:
     config = Config(default_agent=name)
     with pytest.raises(InvalidInputError) as caught:
         choose_agent(build(config), config)
     assert str(caught.value) == said
 
 
-def test_with_no_agent_to_talk_to_there_is_an_error() -> None:
+def test_an_error_is_raised_if_there_is_no_primary_agent() -> None:
     config = Config(agent={"build": AgentConfig(disable=True), "plan": AgentConfig(mode="subagent")})
     with pytest.raises(InvalidInputError, match="no primary visible agent found"):
         choose_agent(build(config), config)

@@ -20,7 +20,7 @@ def chain_of(home: Home, name: str) -> tuple[ModelRef | None, tuple[ModelRef, ..
     return agent.model, agent.fallback
 
 
-def test_an_agent_in_json_has_its_models_in_turn(home: Home) -> None:
+def test_an_agent_in_json_has_a_chain_of_models(home: Home) -> None:
     home.write(
         home.project / "opencode.json", '{"agent": {"build": {"model": ["mill/a", "mill/b", "mill/c"]}}}'
     )
@@ -28,7 +28,7 @@ def test_an_agent_in_json_has_its_models_in_turn(home: Home) -> None:
     assert chain_of(home, "build") == (A, (B, C))
 
 
-def test_an_agent_in_markdown_has_its_models_in_turn(home: Home) -> None:
+def test_an_agent_in_markdown_has_a_chain_of_models(home: Home) -> None:
     front = "---\ndescription: reviews\nmodel:\n  - mill/a\n  - mill/b\n---\nReview it.\n"
     home.write(home.project / ".opencode" / "agent" / "review.md", front)
 
@@ -54,7 +54,7 @@ def test_deadlines_have_generous_defaults_and_are_set_one_by_one(home: Home) -> 
 
 
 @pytest.mark.parametrize("value", ["0", "-5", '"soon"', "true"])
-def test_an_invalid_deadline_is_refused_with_its_place(home: Home, value: str) -> None:
+def test_an_invalid_deadline_is_refused_with_its_key(home: Home, value: str) -> None:
     home.write(
         home.project / "opencode.json",
         f'{{"experimental": {{"weft": {{"deadlines": {{"turn": {value}}}}}}}}}',

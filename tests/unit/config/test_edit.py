@@ -12,7 +12,7 @@ from weft.config.jsonc import JsoncDocument
 from weft.errors import ConfigError
 
 
-def amended(text: str, change: dict[str, Any]) -> str:
+def amend(text: str, change: dict[str, Any]) -> str:
     return amend_text("opencode.jsonc", text, change)
 
 
@@ -46,8 +46,8 @@ def amended(text: str, change: dict[str, Any]) -> str:
         ('{"a": 1}', {"b": None}, '{"a": 1}'),
     ],
 )
-def test_a_key_is_changed_where_it_stands(text: str, change: dict[str, Any], after: str | None) -> None:
-    found = amended(text, change)
+def test_a_key_is_changed_in_place(text: str, change: dict[str, Any], after: str | None) -> None:
+    found = amend(text, change)
     if after is not None:
         assert found == after
     assert JsoncDocument("f", found).value == merge_change(JsoncDocument("f", text).value, change)
@@ -56,7 +56,7 @@ def test_a_key_is_changed_where_it_stands(text: str, change: dict[str, Any], aft
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"a": }', '{"a" 1}', "{", '{"a": 1', "nonsense"])
 def test_a_file_that_is_not_an_object_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        amended(text, {"a": 2})
+        amend(text, {"a": 2})
 
 
 Keys = st.text('abc"\\ /{}:,é', min_size=1, max_size=3)
@@ -75,7 +75,7 @@ Changes = st.dictionaries(
 )
 
 
-def commented(value: Any, words: str) -> str:
+def add_comments(value: Any, words: str) -> str:
     """Return the value as JSON with comments in every possible place."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     lines = [
@@ -86,11 +86,11 @@ def commented(value: Any, words: str) -> str:
 
 
 @given(Objects, Changes, st.booleans())
-def test_the_text_says_what_merging_says_whatever_is_changed(
+def test_an_edited_text_parses_to_the_merged_value(
     value: dict[str, Any], change: dict[str, Any], comments: bool
 ) -> None:
-    text = commented(value, 'a "note" { , : }') if comments else json.dumps(value, ensure_ascii=False)
-    found = amended(text, change)
+    text = add_comments(value, 'a "note" { , : }') if comments else json.dumps(value, ensure_ascii=False)
+    found = amend(text, change)
     assert JsoncDocument("f", found).value == merge_change(value, change)
     if comments:
         note = '/* a "note" { , : } */'
@@ -98,6 +98,8 @@ def test_the_text_says_what_merging_says_whatever_is_changed(
 
 
 @given(Objects, Changes)
-def test_saying_it_twice_is_saying_it_once(value: dict[str, Any], change: dict[str, Any]) -> None:
-    once = amended(json.dumps(value, indent=2), change)
-    assert amended(once, change) == once
+def test_applying_a_change_twice_equals_applying_it_once(
+    value: dict[str, Any], change: dict[str, Any]
+) -> None:
+    once = amend(json.dumps(value, indent=2), change)
+    assert amend(once, change) == once

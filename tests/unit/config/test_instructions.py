@@ -28,7 +28,7 @@ def read(
     return [(each.source.removeprefix(f"{home.root}/"), each.text) for each in found]
 
 
-def test_all_files_of_the_first_name_are_read_the_nearest_first(home: Home) -> None:
+def test_all_files_of_the_first_name_that_exists_are_read_nearest_first(home: Home) -> None:
     near = home.project / "packages" / "loom"
     home.write(near / "AGENTS.md", "Near.\n")
     home.write(near / "CLAUDE.md", "Not this.")
@@ -48,7 +48,7 @@ def test_every_instruction_file_name_is_found(home: Home, name: str) -> None:
     assert read(home) == [(f"work/project/{name}", "Go.")]
 
 
-def test_of_a_persons_own_files_the_first_there_is_speaks(home: Home) -> None:
+def test_only_the_first_existing_file_of_the_person_is_read(home: Home) -> None:
     custom = home.write(home.root / "custom" / "AGENTS.md", "Custom.")
     home.with_env({"OPENCODE_CONFIG_DIR": str(custom.parent)})
     assert read(home) == [("custom/AGENTS.md", "Custom.")]
@@ -63,7 +63,7 @@ def test_of_a_persons_own_files_the_first_there_is_speaks(home: Home) -> None:
     assert read(home) == [(".config/opencode/AGENTS.md", "Mine.")]
 
 
-def test_a_project_can_be_kept_silent(home: Home) -> None:
+def test_instructions_of_a_project_can_be_disabled(home: Home) -> None:
     home.write(home.project / "AGENTS.md", "Project.")
     home.write(home.config / "AGENTS.md", "Mine.")
 
@@ -72,7 +72,7 @@ def test_a_project_can_be_kept_silent(home: Home) -> None:
     ]
 
 
-def test_configured_patterns_are_looked_for_at_every_level_and_each_file_speaks_once(home: Home) -> None:
+def test_configured_patterns_match_at_every_level_and_each_file_is_read_once(home: Home) -> None:
     near = home.project / "a"
     home.write(
         home.project / "opencode.json",
@@ -99,7 +99,7 @@ def test_configured_patterns_are_looked_for_at_every_level_and_each_file_speaks_
     ]
 
 
-def test_a_persons_own_configuration_may_name_any_file(home: Home) -> None:
+def test_the_persons_own_configuration_may_name_any_file(home: Home) -> None:
     absolute = home.write(home.root / "team" / "one.md", "One.")
     home.write(home.root / "two.md", "Two.")
     home.write(home.config / "opencode.json", f'{{"instructions": ["{absolute}", "~/two.md", "~/none.md"]}}')
@@ -107,10 +107,10 @@ def test_a_persons_own_configuration_may_name_any_file(home: Home) -> None:
     assert read(home) == [("team/one.md", "One."), ("two.md", "Two.")]
 
 
-# --- a project that nobody has vouched for ---
+# --- untrusted projects ---
 
 
-def test_a_link_that_leaves_the_project_is_named_and_not_read(home: Home) -> None:
+def test_a_link_out_of_the_project_is_named_and_not_read(home: Home) -> None:
     home.write(home.root / "secret", "hunter2")
     (home.project / "AGENTS.md").symlink_to(home.root / "secret")
 
@@ -125,7 +125,7 @@ def test_a_link_within_the_project_is_followed(home: Home) -> None:
     assert read(home) == [("work/project/AGENTS.md", "Go.")]
 
 
-def test_a_project_cannot_name_a_persons_files(home: Home) -> None:
+def test_a_project_cannot_include_files_outside_of_it(home: Home) -> None:
     secret = home.write(home.root / "secret.md", "hunter2")
     (home.project / "link").symlink_to(home.root)
     home.write(
@@ -138,7 +138,7 @@ def test_a_project_cannot_name_a_persons_files(home: Home) -> None:
     assert [source for source, _ in found] == ["secret.md", "work/project/link/secret.md"]
 
 
-def test_where_there_is_no_checkout_a_link_must_stay_in_its_directory(home: Home) -> None:
+def test_without_a_checkout_a_link_must_stay_in_its_directory(home: Home) -> None:
     home.write(home.root / "secret", "hunter2")
     (home.project / "AGENTS.md").symlink_to(home.root / "secret")
     scope = home.scope(trusted=False)
@@ -150,7 +150,7 @@ def test_where_there_is_no_checkout_a_link_must_stay_in_its_directory(home: Home
     assert [each.text for each in found] == ["[not read: it leads out of the project]"]
 
 
-def test_links_in_a_circle_end_the_search(home: Home) -> None:
+def test_circular_links_end_the_search(home: Home) -> None:
     for name in ("a", "b", "c"):
         (home.project / name).symlink_to(home.project)
     home.write(home.project / "x" / "y.md", "Found.")
@@ -173,14 +173,14 @@ def test_an_unreadable_file_is_named_with_the_reason(home: Home) -> None:
     assert read(home) == [("work/project/AGENTS.md", "[not read: not a regular file]")]
 
 
-def test_a_long_file_is_cut_and_says_so(home: Home) -> None:
+def test_a_long_file_is_cut_with_a_notice(home: Home) -> None:
     home.write(home.project / "AGENTS.md", "é" * MAX_INSTRUCTION_BYTES)
     ((_, text),) = read(home)
 
     assert text == "é" * (MAX_INSTRUCTION_BYTES // 2) + "\n[cut here: the first 65,536 of 131,072 bytes]"
 
 
-def test_an_empty_file_says_nothing_and_broken_text_is_shown_as_far_as_it_goes(home: Home) -> None:
+def test_an_empty_file_adds_nothing_and_broken_text_is_shown_as_far_as_possible(home: Home) -> None:
     home.write(home.project / "AGENTS.md", " \n")
     home.write(home.config / "AGENTS.md", b"\xef\xbb\xbfBe \xff kind.")
 
@@ -190,7 +190,7 @@ def test_an_empty_file_says_nothing_and_broken_text_is_shown_as_far_as_it_goes(h
 # --- addresses ---
 
 
-def test_nothing_is_fetched_unless_there_is_a_way_to_and_it_is_the_persons_own_word(home: Home) -> None:
+def test_an_address_is_fetched_only_if_the_person_configured_it_and_fetching_is_possible(home: Home) -> None:
     home.write(home.config / "opencode.json", '{"instructions": ["https://mine.test/a"]}')
     home.write(home.project / "opencode.json", '{"instructions": ["https://theirs.test/b"]}')
     home.write(home.project / "AGENTS.md", "First.")
@@ -207,7 +207,7 @@ def test_nothing_is_fetched_unless_there_is_a_way_to_and_it_is_the_persons_own_w
     ]
 
 
-def test_a_projects_own_addresses_are_fetched_once_it_is_trusted(home: Home) -> None:
+def test_addresses_of_a_trusted_project_are_fetched(home: Home) -> None:
     home.write(home.project / "opencode.json", '{"instructions": ["https://theirs.test/b"]}')
     scope = home.scope()
     for trusted, text in ((False, "[not read: it is not fetched]"), (True, "Theirs.")):
@@ -216,7 +216,7 @@ def test_a_projects_own_addresses_are_fetched_once_it_is_trusted(home: Home) -> 
         assert [(each.source, each.text) for each in found] == [("https://theirs.test/b", text)]
 
 
-def test_what_was_fetched_once_is_there_without_a_network(home: Home) -> None:
+def test_fetched_instructions_are_available_without_a_network(home: Home) -> None:
     home.write(home.config / "opencode.json", '{"instructions": ["https://mine.test/a"]}')
 
     def fail(url: str) -> bytes:
@@ -228,7 +228,7 @@ def test_what_was_fetched_once_is_there_without_a_network(home: Home) -> None:
     assert read(home, fetch=fail) == read(home) == [("https://mine.test/a", "Be kind.")]
 
 
-def test_what_is_known_is_not_fetched_again_and_what_fails_is_named(home: Home) -> None:
+def test_cached_instructions_are_not_fetched_again_and_failures_are_named(home: Home) -> None:
     home.write(home.config / "opencode.json", '{"instructions": ["https://x.test/a", "https://x.test/b"]}')
 
     def fail(url: str) -> bytes:

@@ -19,7 +19,7 @@ def resolve(kind: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "// nothing\n", "/* nothing */", "\ufeff", "{}", "\ufeff{}"])
-def test_an_empty_text_says_nothing(text: str) -> None:
+def test_an_empty_text_is_an_empty_document(text: str) -> None:
     assert JsoncDocument("f", text).value == {}
 
 
@@ -36,7 +36,7 @@ def test_a_comma_inside_a_string_stays() -> None:
     assert JsoncDocument("f", '{"a": ",]", "b": ",}"}').value == {"a": ",]", "b": ",}"}
 
 
-def test_every_key_has_its_place() -> None:
+def test_every_key_has_its_position() -> None:
     document = JsoncDocument("f", '{\n  "a": 1,\n  "b": {"c": [{"d": 1}, 2],\n    "e": "x"}\n}')
     places = {
         path: document.locate(tuple(path.split("."))) for path in ("a", "b", "b.c", "b.c.0.d", "b.c.1", "b.e")
@@ -51,11 +51,11 @@ def test_every_key_has_its_place() -> None:
     }
 
 
-def test_a_key_that_is_not_there_has_the_place_of_the_one_above_it() -> None:
+def test_a_missing_key_has_the_position_of_its_parent() -> None:
     assert JsoncDocument("f", '{\n"a": {}}').locate(("a", "b", "c")) == (2, 1)
 
 
-def test_a_key_given_twice_is_noted_and_the_later_holds() -> None:
+def test_a_duplicate_key_is_noted_and_the_later_one_wins() -> None:
     document = JsoncDocument("f", '{"a": {"x": 1},\n"a": {"x": 2}}')
     assert document.value == {"a": {"x": 2}}
     assert document.findings == [
@@ -64,7 +64,7 @@ def test_a_key_given_twice_is_noted_and_the_later_holds() -> None:
     assert document.locate(("a",)) == (2, 1)
 
 
-def test_environment_values_are_escaped_inside_quotes_and_taken_as_they_are_outside() -> None:
+def test_environment_values_are_escaped_inside_quotes_and_inserted_verbatim_outside() -> None:
     text = '{"a": "x {env:QUOTE}y", "b": {env:PORT}, "c": "{env:NONE}", "d": "{env:DOLLAR}"}'
     assert JsoncDocument("f", text, resolve).value == {
         "a": 'x say "hi"\ny',
@@ -74,7 +74,7 @@ def test_environment_values_are_escaped_inside_quotes_and_taken_as_they_are_outs
     }
 
 
-def test_placeholders_in_comments_are_not_looked_up() -> None:
+def test_placeholders_in_comments_are_ignored() -> None:
     text = '{ // {file:a}\n /* {file:b} */ "a": 1 }'
     document = JsoncDocument("f", text, resolve)
     assert (document.value, document.findings) == ({"a": 1}, [])
@@ -84,7 +84,7 @@ def test_an_address_in_a_string_is_not_a_comment() -> None:
     assert JsoncDocument("f", '{"a": "https://x/{env:PORT}"}', resolve).value == {"a": "https://x/80"}
 
 
-def test_a_file_that_cannot_be_had_costs_its_key_only() -> None:
+def test_a_file_that_cannot_be_read_drops_its_key_alone() -> None:
     document = JsoncDocument("f", '{"a": 1,\n "b": {"c": "{file:x}", "d": ["{file:y}", 1], "e": 2}}', resolve)
     assert document.value == {"a": 1, "b": {"e": 2}}
     assert [(document.locate(each.path), each) for each in document.findings] == [
@@ -93,12 +93,12 @@ def test_a_file_that_cannot_be_had_costs_its_key_only() -> None:
     ]
 
 
-def test_places_are_those_of_the_text_before_substitution() -> None:
+def test_positions_are_those_of_the_text_before_substitution() -> None:
     document = JsoncDocument("f", '{"a": "{env:QUOTE}", "b": {env:PORT}, "c": 1,\n"d": 2}', resolve)
     assert (document.locate(("c",)), document.locate(("d",))) == ((1, 39), (2, 1))
 
 
-def test_an_error_behind_a_placeholder_has_the_place_it_has_in_the_file() -> None:
+def test_an_error_after_a_placeholder_has_its_position_in_the_file() -> None:
     with pytest.raises(ConfigError) as caught:
         JsoncDocument("f", '{"a": "{env:QUOTE}",\n "b": {env:QUOTE}, "c": x}', resolve)
     assert (caught.value.line, caught.value.column, caught.value.key) == (2, 7, "b")
@@ -108,7 +108,7 @@ def test_nothing_is_substituted_without_a_resolver() -> None:
     assert JsoncDocument("f", '{"a": "{env:HOME}"}').value == {"a": "{env:HOME}"}
 
 
-def test_files_are_refused_where_there_is_no_directory() -> None:
+def test_file_references_are_refused_without_a_directory() -> None:
     document = JsoncDocument(
         "f", '{"a": "{file:/etc/hostname}"}', make_resolver({}, directory=None, home="/h")
     )
@@ -147,13 +147,13 @@ def test_files_are_refused_where_there_is_no_directory() -> None:
         ('"a"', "f:1:1: expected an object"),
     ],
 )
-def test_a_broken_text_is_told_by_line_column_and_key(text: str, expected: str) -> None:
+def test_a_syntax_error_is_reported_with_line_column_and_key(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         JsoncDocument("f", text)
     assert str(caught.value) == expected
 
 
-def test_a_text_nested_too_deeply_is_refused() -> None:
+def test_a_deeply_nested_text_is_refused() -> None:
     with pytest.raises(ConfigError, match="nested too deeply"):
         JsoncDocument("f", '{"a":' * 100_000)
 
@@ -166,11 +166,11 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=5), values, max_size=4), st.sampled_from([None, 2]))
-def test_whatever_is_json_is_read_as_json(value: dict[str, object], indent: int | None) -> None:
+def test_every_json_text_is_parsed_as_json(value: dict[str, object], indent: int | None) -> None:
     assert JsoncDocument("f", json.dumps(value, indent=indent)).value == value
 
 
 @given(st.text(alphabet='{}[]:,"\\/*a1 \n-.e', max_size=40))
-def test_whatever_is_not_json_is_refused_and_nothing_else_happens(text: str) -> None:
+def test_every_invalid_text_raises_the_same_error(text: str) -> None:
     with suppress(ConfigError):
         assert isinstance(JsoncDocument("f", text, resolve).value, dict)

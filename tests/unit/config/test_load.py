@@ -60,7 +60,7 @@ LAYERS = [
 ]
 
 
-def test_each_layer_beats_those_before_it(home: Any) -> None:
+def test_each_layer_overrides_the_weaker_ones(home: Any) -> None:
     home.with_env(
         {"OPENCODE_CONFIG": str(home.root / "custom.json"), "OPENCODE_CONFIG_DIR": str(home.root / "own")}
     )
@@ -80,7 +80,7 @@ def _with_custom_first() -> list[str]:
     return ["-"] * names.index("custom") + names[names.index("custom") :]
 
 
-def test_the_person_s_layers_are_ordered_among_themselves(home: Any) -> None:
+def test_the_layers_of_the_person_have_an_order(home: Any) -> None:
     seen = []
     for name, place in LAYERS[:5]:
         put_theme(home, place(home), name)
@@ -88,7 +88,7 @@ def test_the_person_s_layers_are_ordered_among_themselves(home: Any) -> None:
     assert seen == [name for name, _ in LAYERS[:5]]
 
 
-def test_in_opencode_s_order_the_top_directory_beats_the_nearest_and_home_beats_both(home: Any) -> None:
+def test_as_in_opencode_the_top_directory_beats_the_nearest_and_home_beats_both(home: Any) -> None:
     home.with_env({"WEFT_CONFIG_ORDER": "opencode", "OPENCODE_CONFIG_CONTENT": '{"theme": "inline"}'})
     near = home.project / "sub"
     put_theme(home, near / "opencode.json", "near json")
@@ -102,7 +102,7 @@ def test_in_opencode_s_order_the_top_directory_beats_the_nearest_and_home_beats_
     assert seen == ["inline", "near", "top", "home", "own"]
 
 
-def test_in_opencode_s_order_a_global_agent_beats_a_project_s_file(home: Any) -> None:
+def test_as_in_opencode_a_global_agent_beats_a_file_of_the_project(home: Any) -> None:
     home.write(home.config / "agent" / "a.md", "global")
     home.write(home.project / "opencode.json", '{"agent": {"a": {"prompt": "project"}}}')
     assert home.load().config.agent == {"a": AgentConfig(prompt="project")}
@@ -116,7 +116,7 @@ def test_nothing_above_the_worktree_is_read(home: Any) -> None:
     assert themes(home.load()) is None
 
 
-def test_the_person_s_own_directories_stay_their_own_inside_a_project(home: Any) -> None:
+def test_the_persons_own_directories_stay_trusted_inside_a_project(home: Any) -> None:
     home.project = home.root
     put_theme(home, home.root / ".opencode" / "opencode.json", "home")
     put_theme(home, home.config / "opencode.json", "global")
@@ -127,7 +127,7 @@ def test_the_person_s_own_directories_stay_their_own_inside_a_project(home: Any)
     ]
 
 
-def test_project_configuration_can_be_switched_off(home: Any) -> None:
+def test_project_configuration_can_be_disabled(home: Any) -> None:
     put_theme(home, home.project / "opencode.json", "file")
     put_theme(home, home.project / ".opencode" / "opencode.json", "directory")
     home.with_env({"OPENCODE_DISABLE_PROJECT_CONFIG": "1"})
@@ -135,7 +135,7 @@ def test_project_configuration_can_be_switched_off(home: Any) -> None:
     assert (themes(loaded), loaded.directories) == (None, ())
 
 
-def test_a_custom_directory_that_is_known_already_speaks_once_and_last(home: Any) -> None:
+def test_a_custom_directory_that_is_already_known_is_read_once_and_last(home: Any) -> None:
     home.with_env({"OPENCODE_CONFIG_DIR": str(home.config)})
     put_theme(home, home.config / "opencode.json", "mine")
     put_theme(home, home.project / "opencode.json", "project")
@@ -182,13 +182,13 @@ def test_the_order_of_permissions_is_kept(home: Any) -> None:
     assert list(permission["bash"]) == ["z", "a", "m"]
 
 
-def test_a_permission_that_is_one_word_is_for_everything(home: Any) -> None:
+def test_a_permission_given_as_one_word_applies_to_everything(home: Any) -> None:
     home.write(home.config / "opencode.json", '{"permission": {"bash": "deny"}}')
     home.write(home.project / "opencode.json", '{"permission": "ask"}')
     assert list(home.load().config.permission.items()) == [("bash", "deny"), ("*", "ask")]
 
 
-def test_old_tools_become_permissions_below_and_before_the_others(home: Any) -> None:
+def test_the_old_tools_key_becomes_permissions_that_come_first(home: Any) -> None:
     home.write(
         home.project / "opencode.json",
         '{"permission": {"webfetch": "ask", "bash": "allow"}, "tools": {"write": false, "bash": false, "x": true}}',
@@ -203,12 +203,12 @@ def test_old_tools_become_permissions_below_and_before_the_others(home: Any) -> 
 
 
 @pytest.mark.parametrize("tool", ["write", "edit", "patch", "multiedit"])
-def test_every_old_tool_that_writes_answers_to_edit(home: Any, tool: str) -> None:
+def test_every_old_tool_that_writes_maps_to_edit(home: Any, tool: str) -> None:
     home.write(home.project / "opencode.json", json.dumps({"tools": {tool: False}}))
     assert home.load().config.permission == {"edit": "deny"}
 
 
-def test_an_agent_s_old_keys_become_new_ones_and_the_rest_options(home: Any) -> None:
+def test_old_keys_of_an_agent_become_new_ones_and_unknown_keys_options(home: Any) -> None:
     agent = {
         "tools": {"patch": False, "bash": True},
         "permission": {"bash": "ask"},
@@ -230,7 +230,7 @@ def test_an_agent_s_old_keys_become_new_ones_and_the_rest_options(home: Any) -> 
     }
 
 
-def test_a_mode_is_an_agent_one_can_talk_to(home: Any) -> None:
+def test_a_mode_becomes_a_primary_agent(home: Any) -> None:
     home.write(
         home.project / "opencode.json",
         '{"mode": {"x": {"prompt": "mode", "mode": "all"}}, "agent": {"x": {"prompt": "agent", "top_p": 0.5}}}',
@@ -238,7 +238,7 @@ def test_a_mode_is_an_agent_one_can_talk_to(home: Any) -> None:
     assert home.load().config.agent == {"x": AgentConfig(prompt="mode", mode="primary", top_p=0.5)}
 
 
-def test_the_permission_variable_is_laid_over_the_files(home: Any) -> None:
+def test_the_permission_variable_overrides_the_files(home: Any) -> None:
     home.write(home.project / "opencode.json", '{"permission": {"bash": {"a": "ask"}, "edit": "ask"}}')
     home.with_env({"OPENCODE_PERMISSION": '{"bash": {"b": "deny"}, "edit": "deny"}'})
     loaded = home.load()
@@ -257,12 +257,12 @@ def test_a_broken_permission_variable_is_a_problem_and_everything_asks(home: Any
     loaded = home.with_env({"OPENCODE_PERMISSION": '{"bash": "sk-secret'}).load()
     assert [str(error) for error in loaded.problems] == [
         "OPENCODE_PERMISSION:1:10: bash: this string has no closing quote",
-        'OPENCODE_PERMISSION: permission: expected "ask", "allow" or "deny"; treated as "ask"',
+        'OPENCODE_PERMISSION: permission: expected "ask", "allow" or "deny"',
     ]
     assert loaded.config.permission == {"*": "ask"}
 
 
-def test_a_broken_file_that_spoke_of_permissions_makes_everything_ask(home: Any) -> None:
+def test_a_broken_file_with_permissions_makes_everything_ask(home: Any) -> None:
     home.write(home.config / "opencode.json", '{"permission": {"bash": "allow"}}')
     broken = home.write(home.project / "opencode.json", '{"permission": {"bash": "deny"}')
     loaded = home.load()
@@ -273,7 +273,7 @@ def test_a_broken_file_that_spoke_of_permissions_makes_everything_ask(home: Any)
     ]
 
 
-def test_switches_force_compaction_off(home: Any) -> None:
+def test_flags_disable_compaction(home: Any) -> None:
     home.write(home.project / "opencode.json", '{"compaction": {"auto": true, "prune": true}}')
     home.with_env({"OPENCODE_DISABLE_AUTOCOMPACT": "1"})
     assert home.load().config.compaction == CompactionConfig(auto=False, prune=True)
@@ -281,7 +281,7 @@ def test_switches_force_compaction_off(home: Any) -> None:
     assert home.load().config.compaction == CompactionConfig(auto=False, prune=False)
 
 
-def test_the_old_autoshare_means_share(home: Any) -> None:
+def test_the_old_autoshare_key_sets_share(home: Any) -> None:
     home.write(home.config / "opencode.json", '{"autoshare": true}')
     loaded = home.load()
     assert (loaded.config.share, loaded.origins[("share",)].path) == (
@@ -292,13 +292,13 @@ def test_the_old_autoshare_means_share(home: Any) -> None:
     assert home.load().config.share == "disabled"
 
 
-def test_chosen_keys_stay_and_the_others_are_filled_in(home: Any) -> None:
+def test_configured_key_bindings_stay_and_the_others_get_defaults(home: Any) -> None:
     home.write(home.project / "opencode.json", '{"keybinds": {"leader": "ctrl+o"}}')
     keybinds = home.load().config.keybinds
     assert (keybinds["leader"], keybinds["session_new"], len(keybinds)) == ("ctrl+o", "<leader>n", 93)
 
 
-def test_a_plugin_s_path_is_resolved_from_its_file(home: Any) -> None:
+def test_the_path_of_a_plugin_is_relative_to_its_file(home: Any) -> None:
     plugin = home.write(home.project / "tools" / "mine.ts", "")
     found = home.write(home.project / ".opencode" / "plugin" / "other.js", "")
     entries = ["./tools/mine.ts", "./not-there.ts", "@scope/pkg@1.2", "@scope/pkg@2.0"]
@@ -311,14 +311,14 @@ def test_a_plugin_s_path_is_resolved_from_its_file(home: Any) -> None:
     )
 
 
-def test_the_toml_of_old_is_read_and_left_alone(home: Any) -> None:
+def test_the_old_toml_file_is_read_and_not_changed(home: Any) -> None:
     old = home.write(home.config / "config", 'provider = "p"\nmodel = "m"\ntheme = "dark"\n')
     config = home.load().config
     assert (config.model, config.theme, old.exists()) == ("p/m", "dark", True)
     assert not (home.config / "config.json").exists()
 
 
-def test_part_of_a_server_may_be_in_one_layer_and_part_in_another(home: Any) -> None:
+def test_an_mcp_server_may_be_split_across_layers(home: Any) -> None:
     home.write(home.config / "opencode.json", '{"mcp": {"s": {"type": "local", "command": ["x", "y"]}}}')
     home.write(home.project / "opencode.json", '{"mcp": {"s": {"enabled": false}, "t": {"enabled": true}}}')
     loaded = home.load()
@@ -326,14 +326,14 @@ def test_part_of_a_server_may_be_in_one_layer_and_part_in_another(home: Any) -> 
     assert (loaded.problems, [error.key for error in loaded.warnings]) == ((), ["mcp.t"])
 
 
-def test_what_no_layer_completes_is_told_of_the_one_that_began_it(home: Any) -> None:
+def test_an_incomplete_entry_is_reported_for_the_layer_that_began_it(home: Any) -> None:
     path = home.write(home.project / "opencode.json", '{\n"command": {"c": {"agent": "build"}}}')
     loaded = home.load()
     assert [str(error) for error in loaded.problems] == [f'{path}:2:13: command.c: "template" is missing']
     assert loaded.config.command == {}
 
 
-def test_every_setting_tells_its_file_and_whose_word_it_is(home: Any) -> None:
+def test_the_origin_of_every_setting_is_recorded(home: Any) -> None:
     mine = home.write(
         home.config / "opencode.json", '{"model": "a/b", "agent": {"x": {"prompt": "p", "steps": 1}}}'
     )
@@ -347,7 +347,7 @@ def test_every_setting_tells_its_file_and_whose_word_it_is(home: Any) -> None:
     }
 
 
-def test_directories_are_listed_the_weakest_first(home: Any) -> None:
+def test_directories_are_listed_weakest_first(home: Any) -> None:
     near = home.project / "sub"
     for directory in (home.config, home.root / ".opencode", home.project / ".opencode", near / ".opencode"):
         directory.mkdir(parents=True)
@@ -359,7 +359,7 @@ def test_directories_are_listed_the_weakest_first(home: Any) -> None:
     )
 
 
-def test_files_are_spliced_in_from_beside_the_file_and_from_home(home: Any) -> None:
+def test_file_references_are_relative_to_the_file_or_to_home(home: Any) -> None:
     home.write(home.project / "prompt.md", '  Say "hi" for $& and $1.\n\n')
     home.write(home.root / "key", "k\n")
     home.write(
@@ -379,7 +379,7 @@ def test_an_untrusted_project_gets_no_substitutions(home: Any) -> None:
     assert (config.theme, config.model, config.default_agent) == ("s", None, "plan")
 
 
-def test_a_named_file_that_is_not_there_is_a_problem(home: Any) -> None:
+def test_a_missing_referenced_file_is_a_problem(home: Any) -> None:
     loaded = home.with_env({"OPENCODE_CONFIG": "nowhere.json"}).load()
     assert [str(error) for error in loaded.problems] == [
         f"{home.project}/nowhere.json: does not exist, but OPENCODE_CONFIG names it"
@@ -400,7 +400,7 @@ def test_a_strict_load_raises_the_first_problem(home: Any) -> None:
         home.load(strict=True)
 
 
-def test_bad_switches_are_warnings(home: Any) -> None:
+def test_invalid_flags_are_warnings(home: Any) -> None:
     loaded = home.with_env({"OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX": "x"}).load()
     assert [error.path for error in loaded.warnings] == ["environment"]
 
@@ -413,7 +413,7 @@ def auth(home: Any) -> None:
     home.write(Path(home.paths.auth_file), json.dumps(entries))
 
 
-def test_what_an_organisation_publishes_is_the_weakest_layer(home: Any) -> None:
+def test_the_configuration_of_an_organisation_is_the_weakest_layer(home: Any) -> None:
     auth(home)
     asked = []
 
@@ -437,55 +437,55 @@ def test_what_an_organisation_publishes_is_the_weakest_layer(home: Any) -> None:
     assert (home.load().config, len(asked)) == (loaded.config, 1)
 
 
-def unreachable(url: str) -> bytes:
+def fail_to_connect(url: str) -> bytes:
     raise ConnectionRefusedError("with a secret")
 
 
-def nonsense(url: str) -> bytes:
+def answer_html(url: str) -> bytes:
     return b"<html>secret</html>"
 
 
-def nothing(url: str) -> bytes:
+def answer_empty(url: str) -> bytes:
     return b"{}"
 
 
-def test_an_organisation_that_does_not_answer_keeps_nobody_from_starting(home: Any) -> None:
+def test_an_organisation_that_does_not_answer_does_not_prevent_starting(home: Any) -> None:
     auth(home)
     home.write(home.config / "opencode.json", '{"theme": "mine"}')
     url = "https://org.example/.well-known/opencode"
     said = {}
-    for fetch in (unreachable, nonsense, nothing):
+    for fetch in (fail_to_connect, answer_html, answer_empty):
         loaded = home.load(fetch=fetch, strict=True)
         said[fetch.__name__] = (loaded.config.theme, [str(error) for error in loaded.warnings])
     assert said == {
-        "unreachable": ("mine", [f"{url}: could not be fetched (ConnectionRefusedError)"]),
-        "nonsense": ("mine", [f"{url}: the answer is not JSON"]),
-        "nothing": ("mine", []),
+        "fail_to_connect": ("mine", [f"{url}: could not be fetched (ConnectionRefusedError)"]),
+        "answer_html": ("mine", [f"{url}: the answer is not JSON"]),
+        "answer_empty": ("mine", []),
     }
 
 
-def test_without_a_way_to_fetch_it_is_said_that_nothing_was(home: Any) -> None:
+def test_a_warning_says_that_nothing_was_fetched(home: Any) -> None:
     auth(home)
     assert [error.reason for error in home.load().warnings] == ["has not been fetched yet"]
 
 
-def test_when_an_organisation_does_not_answer_its_last_word_holds(home: Any) -> None:
+def test_the_cached_configuration_of_an_organisation_is_used_if_it_does_not_answer(home: Any) -> None:
     auth(home)
     home.load(fetch=lambda _: b'{"config": {"theme": "org"}}')
     (copy,) = (Path(home.paths.cache) / "weft" / "remote").iterdir()
     os.utime(copy, (0, 0))
     for fetch, told in (
-        (unreachable, "could not be fetched (ConnectionRefusedError)"),
-        (nonsense, "the answer is not JSON"),
+        (fail_to_connect, "could not be fetched (ConnectionRefusedError)"),
+        (answer_html, "the answer is not JSON"),
     ):
         loaded = home.load(fetch=fetch, strict=True)
         assert loaded.config.theme == "org"
         assert [error.reason for error in loaded.warnings] == [f"{told}; using an earlier copy"]
     assert home.load(fetch=lambda _: b'{"config": {"theme": "new"}}').config.theme == "new"
-    assert home.load(fetch=unreachable).config.theme == "new"  # it is fresh: nobody is asked
+    assert home.load(fetch=fail_to_connect).config.theme == "new"  # it is fresh: nobody is asked
 
 
-def test_a_login_url_that_is_invalid_is_reported_and_not_fetched(home: Any) -> None:
+def test_an_invalid_login_url_is_reported_and_not_fetched(home: Any) -> None:
     entries = {"file:///etc": {"type": "wellknown", "key": "K", "token": "t"}}
     home.write(Path(home.paths.auth_file), json.dumps(entries))
     loaded = home.load(fetch=lambda _: b'{"config": {"theme": "org"}}')
@@ -500,12 +500,12 @@ def test_a_broken_credentials_file_is_a_problem_that_quotes_nothing(home: Any) -
     assert [str(error) for error in home.load().problems] == [f"{home.paths.auth_file}: not JSON"]
 
 
-def test_a_command_in_json_is_a_value(home: Any) -> None:
+def test_a_command_in_json_is_parsed(home: Any) -> None:
     home.write(home.project / "opencode.json", '{"command": {"c": {"template": "do $1", "subtask": true}}}')
     assert home.load().config.command == {"c": CommandConfig(template="do $1", subtask=True)}
 
 
-def test_a_whole_number_written_with_a_point_is_that_number(home: Any) -> None:
+def test_a_float_without_a_fraction_is_an_integer(home: Any) -> None:
     home.write(home.project / "opencode.json", '{"agent": {"build": {"steps": 3.0}}, "subagent_depth": 0.0}')
     loaded = home.load()
     assert (loaded.problems, loaded.config.agent["build"].steps, loaded.config.subagent_depth) == ((), 3, 0)

@@ -22,9 +22,7 @@ from weft.errors import ConfigError
         ("---\na: 1\n---\nx\n---\ny", {"a": 1}, "x\n---\ny"),
     ],
 )
-def test_front_matter_stands_between_two_fences_at_the_top(
-    text: str, front: dict[str, Any], body: str
-) -> None:
+def test_front_matter_is_between_two_fences_at_the_top(text: str, front: dict[str, Any], body: str) -> None:
     document = Markdown("f", text)
     assert (document.front, document.body) == (front, body)
 
@@ -55,24 +53,24 @@ def test_front_matter_stands_between_two_fences_at_the_top(
         ("nested:\n  bash: deny", {"bash": "deny"}),
     ],
 )
-def test_values_are_read_as_people_mean_them(line: str, value: object) -> None:
+def test_front_matter_values_are_parsed_leniently(line: str, value: object) -> None:
     (found,) = Markdown("f", f"---\n{line}\n---\n").front.values()
     assert found == value
 
 
-def test_keys_have_their_lines() -> None:
+def test_keys_have_line_numbers() -> None:
     document = Markdown("f", '---\na: x: y\npermission:\n  bash:\n    "*": ask\nb: 1\n---\n')
     paths = (("a",), ("permission", "bash", "*"), ("b",))
     assert [document.locate(path) for path in paths] == [(2, 1), (5, 5), (6, 1)]
 
 
-def test_what_is_not_yaml_is_told_by_its_line() -> None:
+def test_invalid_yaml_is_reported_with_its_line() -> None:
     with pytest.raises(ConfigError) as caught:
         Markdown("f", "---\na: b: c\nd: [1, 2\ne: 1\n---\n")
     assert (caught.value.line, caught.value.reason) == (4, "the front matter is not YAML")
 
 
-def test_aliases_that_multiply_are_refused() -> None:
+def test_exploding_yaml_aliases_are_refused() -> None:
     levels = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 9)]
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *levels]
     with pytest.raises(ConfigError, match="too large"):
@@ -120,7 +118,7 @@ def test_the_nearest_definition_wins_key_by_key(home: Any) -> None:
     assert loaded.origins[("agent", "a", "prompt")].path == str(near / ".opencode" / "agent" / "a.md")
 
 
-def test_a_broken_definition_costs_itself_only(home: Any) -> None:
+def test_a_broken_definition_is_dropped_alone(home: Any) -> None:
     directory = home.project / ".opencode" / "agent"
     bad = home.write(directory / "bad.md", "---\na: [\n---\n")
     wrong = home.write(directory / "wrong.md", "---\ndescription: d\nsteps: many\n---\nGo.")
@@ -136,7 +134,7 @@ def test_a_broken_definition_costs_itself_only(home: Any) -> None:
     ]
 
 
-def test_links_are_followed_and_circles_are_not_walked_twice(home: Any) -> None:
+def test_links_are_followed_and_circles_end(home: Any) -> None:
     directory = home.project / ".opencode" / "agent"
     home.write(directory / "a.md", "A.")
     (directory / "again").symlink_to(directory)

@@ -41,7 +41,7 @@ class SkillTree:
             trusted=trusted,
         )
 
-    def found(self, *, trusted: bool = False, **env: str) -> dict[str, str]:
+    def find(self, *, trusted: bool = False, **env: str) -> dict[str, str]:
         skills = find_skills(self.scope(trusted=trusted, **env)).skills
         return {skill.name: os.path.relpath(skill.location, self.root) for skill in skills}
 
@@ -64,12 +64,12 @@ def test_skills_are_found_in_every_place(tree: SkillTree) -> None:
     }
     for path in places.values():
         tree.put(path)
-    assert tree.found(OPENCODE_CONFIG_DIR=str(tree.root / "custom")) == {
+    assert tree.find(OPENCODE_CONFIG_DIR=str(tree.root / "custom")) == {
         name: f"{path}/SKILL.md" for name, path in places.items()
     }
 
 
-def test_a_skill_is_what_its_front_matter_says(tree: SkillTree) -> None:
+def test_a_skill_is_described_by_its_front_matter(tree: SkillTree) -> None:
     file = tree.put("project/.claude/skills/x")
     file.write_text(
         "---\nname: weaving\ndescription: Use when: you   weave\n---\n\n# Weave\n\nOver, under.\n"
@@ -96,12 +96,12 @@ def test_an_invalid_skill_is_skipped_and_named(tree: SkillTree, text: str) -> No
 @pytest.mark.parametrize(
     ("trusted", "counts"), [(False, "home/.claude/skills/x"), (True, "project/deep/.claude/skills/x")]
 )
-def test_of_one_name_the_nearest_counts_but_one_s_own_before_a_stranger_s(
+def test_the_nearest_skill_of_a_name_wins_but_the_persons_own_before_a_projects(
     tree: SkillTree, trusted: bool, counts: str
 ) -> None:
     for path in ("project/.claude/skills/x", "project/deep/.claude/skills/x", "home/.claude/skills/x"):
         tree.put(path)
-    assert tree.found(trusted=trusted) == {"x": f"{counts}/SKILL.md"}
+    assert tree.find(trusted=trusted) == {"x": f"{counts}/SKILL.md"}
     assert len(find_skills(tree.scope(trusted=trusted)).problems) == 2
 
 
@@ -109,8 +109,8 @@ def test_a_link_out_of_a_project_is_followed_only_if_it_is_trusted(tree: SkillTr
     tree.put("elsewhere/x")
     (tree.project / ".claude").mkdir()
     (tree.project / ".claude/skills").symlink_to(tree.root / "elsewhere")
-    assert tree.found() == {}
-    assert tree.found(trusted=True) == {"x": "project/.claude/skills/x/SKILL.md"}
+    assert tree.find() == {}
+    assert tree.find(trusted=True) == {"x": "project/.claude/skills/x/SKILL.md"}
 
 
 def test_links_in_own_directories_are_followed_and_cycles_end(tree: SkillTree) -> None:
@@ -119,17 +119,17 @@ def test_links_in_own_directories_are_followed_and_cycles_end(tree: SkillTree) -
     skills.mkdir(parents=True)
     (skills / "linked").symlink_to(tree.root / "elsewhere")
     (tree.root / "elsewhere/round").symlink_to(skills)
-    assert tree.found() == {"x": "home/.claude/skills/linked/x/SKILL.md"}
+    assert tree.find() == {"x": "home/.claude/skills/linked/x/SKILL.md"}
 
 
-def test_switches_leave_places_out(tree: SkillTree) -> None:
+def test_flags_exclude_places(tree: SkillTree) -> None:
     tree.put("project/.claude/skills/a")
     tree.put("home/.claude/skills/b")
     tree.put("project/.opencode/skills/c")
     tree.put("home/.config/opencode/skills/d")
-    assert set(tree.found(OPENCODE_DISABLE_CLAUDE_CODE_SKILLS="1")) == {"c", "d"}
-    assert set(tree.found(OPENCODE_DISABLE_CLAUDE_CODE="1")) == {"c", "d"}
-    assert set(tree.found(OPENCODE_DISABLE_PROJECT_CONFIG="1")) == {"b", "d"}
+    assert set(tree.find(OPENCODE_DISABLE_CLAUDE_CODE_SKILLS="1")) == {"c", "d"}
+    assert set(tree.find(OPENCODE_DISABLE_CLAUDE_CODE="1")) == {"c", "d"}
+    assert set(tree.find(OPENCODE_DISABLE_PROJECT_CONFIG="1")) == {"b", "d"}
 
 
 def test_a_description_is_short_and_one_line(tree: SkillTree) -> None:
@@ -138,7 +138,7 @@ def test_a_description_is_short_and_one_line(tree: SkillTree) -> None:
     assert len(skill.description) == 1024
 
 
-def test_a_skill_that_is_gone_or_broken_says_so(tree: SkillTree) -> None:
+def test_a_missing_or_broken_skill_raises_an_error(tree: SkillTree) -> None:
     file = tree.put("home/.claude/skills/x")
     [skill] = find_skills(tree.scope()).skills
     file.write_text("---\nname: [\n---\n")
@@ -149,7 +149,7 @@ def test_a_skill_that_is_gone_or_broken_says_so(tree: SkillTree) -> None:
         read_skill(skill)
 
 
-def test_a_file_is_read_again_only_once_it_has_changed(tree: SkillTree) -> None:
+def test_a_skill_file_is_read_again_only_if_it_changed(tree: SkillTree) -> None:
     kept, changed = (tree.put(f"home/.claude/skills/{name}") for name in ("kept", "changed"))
     finder = SkillFinder(tree.scope())
     first = {skill.name: skill for skill in finder.find().skills}

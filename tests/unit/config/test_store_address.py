@@ -14,7 +14,7 @@ def resolve(address: str | None) -> str:
     return resolve_store_url({}, paths_from(os.environ), address)
 
 
-def test_without_an_address_it_is_the_tree_of_opencode() -> None:
+def test_the_default_address_is_the_tree_of_opencode() -> None:
     paths = paths_from(os.environ)
     assert resolve(None) == get_default_store_url(paths) == f"file:{paths.storage}"
 
@@ -44,7 +44,7 @@ def test_a_path_becomes_absolute_and_other_addresses_stay(
 
 
 @pytest.mark.parametrize("address", ["memory", "sqlite", "postgres", "file"])
-def test_a_kind_of_store_without_a_colon_is_a_directory_only_if_there_is_one(
+def test_a_kind_of_store_without_a_colon_is_a_directory_only_if_it_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -56,12 +56,12 @@ def test_a_kind_of_store_without_a_colon_is_a_directory_only_if_there_is_one(
 
 
 @pytest.mark.parametrize("address", ["file:", "sqlite:"])
-def test_a_store_at_a_path_needs_a_path(address: str) -> None:
+def test_the_address_of_a_store_on_disk_needs_a_path(address: str) -> None:
     with pytest.raises(InvalidInputError, match="needs a path"):
         resolve(address)
 
 
-def test_a_database_in_memory_is_told_the_store_that_is_in_memory() -> None:
+def test_the_hint_for_an_sqlite_memory_database_names_the_memory_store() -> None:
     with pytest.raises(InvalidInputError) as refused:
         resolve("sqlite::memory:")
     assert refused.value.hint == "use memory:"

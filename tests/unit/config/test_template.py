@@ -38,11 +38,11 @@ HARMLESS = st.text(alphabet="abc \n.", max_size=20)
         ("é $1 🧵", "ß", "é ß 🧵"),
     ],
 )
-def test_arguments_go_where_they_belong(template: str, arguments: str, filled: str) -> None:
+def test_arguments_replace_their_placeholders(template: str, arguments: str, filled: str) -> None:
     assert fill_template(parse_template(template), arguments) == filled
 
 
-def test_a_template_is_words_and_insertions() -> None:
+def test_a_template_consists_of_text_and_insertions() -> None:
     pieces = parse_template("a !`git diff $1` b !`ls`")
     assert pieces == (
         TemplateText("a "),
@@ -55,7 +55,7 @@ def test_a_template_is_words_and_insertions() -> None:
     assert list_insertions(parse_template("!`` !`a\nb` `!`c`")) == ["a\nb", "c"]
 
 
-def test_hints_are_the_placeholders_in_its_words() -> None:
+def test_hints_are_the_placeholders_of_the_template() -> None:
     assert list_hints(parse_template("$10 $2 $ARGUMENTS $2 !`awk '{print $1}'`")) == [
         "$2",
         "$10",
@@ -65,7 +65,7 @@ def test_hints_are_the_placeholders_in_its_words() -> None:
 
 
 @given(template=HARMLESS, arguments=TEXT)
-def test_arguments_stand_in_the_text_as_they_were_typed(template: str, arguments: str) -> None:
+def test_arguments_are_inserted_verbatim(template: str, arguments: str) -> None:
     assert (
         fill_template(parse_template(f"{template}<$ARGUMENTS>"), arguments)
         == f"{template}<{arguments}>".strip()
@@ -73,7 +73,9 @@ def test_arguments_stand_in_the_text_as_they_were_typed(template: str, arguments
 
 
 @given(template=TEXT, arguments=TEXT, outputs=st.lists(TEXT, max_size=5))
-def test_only_the_template_says_what_is_run(template: str, arguments: str, outputs: list[str]) -> None:
+def test_only_the_template_decides_which_commands_run(
+    template: str, arguments: str, outputs: list[str]
+) -> None:
     pieces = parse_template(template)
     before = list_insertions(pieces)
     fill_template(pieces, arguments, outputs)
@@ -82,32 +84,32 @@ def test_only_the_template_says_what_is_run(template: str, arguments: str, outpu
 
 
 @given(output=TEXT, arguments=TEXT)
-def test_what_a_command_said_stands_there_as_it_was_said(output: str, arguments: str) -> None:
+def test_the_output_of_a_command_is_inserted_verbatim(output: str, arguments: str) -> None:
     assert (
         fill_template(parse_template("<!`x`> $ARGUMENTS."), arguments, [output]) == f"<{output}> {arguments}."
     )
 
 
 @given(words=st.lists(st.text(alphabet="abc$`!", min_size=1, max_size=5), max_size=6))
-def test_plain_words_are_arguments_and_the_last_placeholder_takes_what_is_left(words: list[str]) -> None:
+def test_words_are_arguments_and_the_last_placeholder_takes_the_rest(words: list[str]) -> None:
     assert split_arguments(" ".join(words)) == words
     first, rest = "".join(words[:1]), " ".join(words[1:])
     assert fill_template(parse_template("[$1|$2]"), " ".join(words)) == f"[{first}|{rest}]"
 
 
 @given(text=TEXT)
-def test_whatever_is_typed_can_be_split_and_nothing_but_quotes_and_blanks_is_lost(text: str) -> None:
+def test_splitting_arguments_loses_only_quotes_and_blanks(text: str) -> None:
     left = "".join(text.replace('"', "").replace("'", "").split())
     assert "".join("".join(split_arguments(text)).replace('"', "").replace("'", "").split()) == left
 
 
 @given(template=TEXT, arguments=TEXT)
-def test_a_template_takes_anything(template: str, arguments: str) -> None:
+def test_any_text_is_a_valid_template(template: str, arguments: str) -> None:
     fill_template(parse_template(template), arguments)
     list_hints(parse_template(template))
 
 
-def test_arguments_are_bound_by_name_and_else_by_their_place() -> None:
+def test_arguments_are_bound_by_name_or_by_position() -> None:
     assert bind_arguments("all strict", ("what", "how")) == ({"what": "all", "how": "strict"}, "")
     assert bind_arguments('how="very strict" all', ("what", "how")) == (
         {"how": "very strict", "what": "all"},

@@ -23,7 +23,7 @@ OUTPUT = 32_000
         (0, None, 32_000, (10**9, 0, 0), False),
     ],
 )
-def test_a_window_is_full_when_another_answer_does_not_fit(
+def test_the_context_is_full_if_another_answer_does_not_fit(
     context: int, most_in: int | None, most_out: int, tokens: tuple[int, int, int], full: bool
 ) -> None:
     model = replace(MODEL, limit=Limit(context=context, input=most_in, output=most_out))
@@ -37,7 +37,7 @@ def test_a_window_is_full_when_another_answer_does_not_fit(
 @pytest.mark.parametrize(
     ("threshold", "most"), [(None, 68_000), (0.5, 34_000), (20_000, 20_000), (90_000, 68_000)]
 )
-def test_a_threshold_is_a_share_or_a_number_and_never_more_than_there_is(
+def test_a_threshold_is_a_share_or_a_number_and_never_exceeds_the_context(
     threshold: float | None, most: int
 ) -> None:
     assert (
@@ -46,11 +46,11 @@ def test_a_threshold_is_a_share_or_a_number_and_never_more_than_there_is(
     )
 
 
-def test_a_model_that_does_not_say_how_much_it_answers_is_left_room_for_the_most_we_ask() -> None:
+def test_the_full_output_limit_is_reserved_if_the_model_states_none() -> None:
     assert find_usable_tokens(replace(MODEL, limit=Limit(context=100_000, output=0)), OUTPUT) == 68_000
 
 
-def test_estimates_know_prose_from_code_and_from_chinese() -> None:
+def test_estimates_distinguish_prose_code_and_chinese() -> None:
     assert estimate("") == 0
     prose, chinese = "the quick brown fox jumps over the lazy dog " * 10, "会话引擎处理消息和工具调用" * 10
     assert len(prose) / 5 < estimate(prose) < len(prose) / 3.5
@@ -74,7 +74,7 @@ def turn(number: int, *parts: ToolPart) -> list[MessageWithParts]:
     ]
 
 
-def test_outputs_beyond_forty_thousand_tokens_are_forgotten_but_not_of_the_last_two_turns() -> None:
+def test_outputs_beyond_forty_thousand_tokens_are_pruned_except_those_of_the_last_two_turns() -> None:
     old, older = call("A2", 45_000), call("A1", 30_000)
     history = [*turn(1, older), *turn(2, old), *turn(3, call("A3", 50_000)), *turn(4, call("A4", 50_000))]
 
@@ -82,13 +82,13 @@ def test_outputs_beyond_forty_thousand_tokens_are_forgotten_but_not_of_the_last_
     assert list_prunable_calls(history[:-2]) == []
 
 
-def test_little_is_not_worth_forgetting() -> None:
+def test_a_small_gain_is_not_worth_pruning() -> None:
     history = [*turn(1, call("A1", 10_000)), *turn(2, call("A2", 40_000)), *turn(3), *turn(4)]
 
     assert list_prunable_calls(history) == []
 
 
-def test_skills_are_never_forgotten_and_what_was_forgotten_ends_the_search() -> None:
+def test_skills_are_never_pruned_and_a_pruned_output_ends_the_search() -> None:
     skill, done = call("A1", 90_000, tool="skill"), call("A2", 90_000, compacted=5)
     old = call("A3", 90_000)
 

@@ -43,7 +43,7 @@ def ids(message: str, number: int) -> dict[str, Any]:
     }
 
 
-def asked(name: str, *, picture: bool = False) -> MessageWithParts:
+def prompt_message(name: str, *, picture: bool = False) -> MessageWithParts:
     noted = {"weft": {"about": "ours"}}
     parts: list[AnyPart] = [TextPart(**ids(name, 0), text="go", metadata=noted)]
     if picture:
@@ -52,7 +52,7 @@ def asked(name: str, *, picture: bool = False) -> MessageWithParts:
     return MessageWithParts(info=info, parts=tuple(parts))
 
 
-def answered(name: str, model: Model = CLAUDE, *extra: AnyPart) -> MessageWithParts:
+def answer_message(name: str, model: Model = CLAUDE, *extra: AnyPart) -> MessageWithParts:
     picture = FilePart(**ids(name, 9), mime="image/png", filename="shot.png", url=PNG)
     state = CompletedState(
         input={},
@@ -78,7 +78,7 @@ def answered(name: str, model: Model = CLAUDE, *extra: AnyPart) -> MessageWithPa
     return MessageWithParts(info=info, parts=parts)
 
 
-def setback(name: str, kind: FaultKind, model: Model = CLAUDE) -> RetryPart:
+def refusal_part(name: str, kind: FaultKind, model: Model = CLAUDE) -> RetryPart:
     mark = {"url": "http://api.test/v1"} | make_refusal_mark(
         kind, ModelRef(provider_id=model.provider_id, model_id=model.id)
     )
@@ -86,18 +86,23 @@ def setback(name: str, kind: FaultKind, model: Model = CLAUDE) -> RetryPart:
     return RetryPart(**ids(name, 7), attempt=1, error=error, time=Moment(created=1))
 
 
-def shown(history: list[MessageWithParts], model: Model = CLAUDE) -> str:
+def show(history: list[MessageWithParts], model: Model = CLAUDE) -> str:
     return str(to_model_messages(exclude_refused(history, model), model))
 
 
-def test_a_history_that_nobody_refused_is_shown_as_it_is() -> None:
-    history = [asked("1", picture=True), answered("2")]
+def test_a_history_without_refusals_is_shown_unchanged() -> None:
+    history = [prompt_message("1", picture=True), answer_message("2")]
 
     assert exclude_refused(history, CLAUDE) is history
 
 
-def test_after_a_refused_signature_the_thoughts_before_it_are_shown_unsigned_and_later_ones_signed() -> None:
-    history = [asked("1"), answered("2"), asked("3"), answered("4", CLAUDE, setback("4", "signature"))]
+def test_after_a_refused_signature_earlier_thoughts_are_shown_unsigned_and_later_ones_signed() -> None:
+    history = [
+        prompt_message("1"),
+        answer_message("2"),
+        prompt_message("3"),
+        answer_message("4", CLAUDE, refusal_part("4", "signature")),
+    ]
     taken = exclude_refused(history, CLAUDE)
 
     assert taken[1].parts[0] == ReasoningPart(**ids("2", 0), text="hm", time=Span(start=1, end=2))
@@ -105,13 +110,13 @@ def test_after_a_refused_signature_the_thoughts_before_it_are_shown_unsigned_and
     assert (taken[0], taken[2]) == (history[0], history[2])
 
 
-def test_after_refused_media_files_are_named_and_not_shown_and_new_ones_are() -> None:
+def test_after_refused_media_old_files_are_only_named_and_new_ones_shown() -> None:
     history = [
-        asked("1", picture=True),
-        answered("2"),
-        asked("3"),
-        answered("4", CLAUDE, setback("4", "media")),
-        asked("5", picture=True),
+        prompt_message("1", picture=True),
+        answer_message("2"),
+        prompt_message("3"),
+        answer_message("4", CLAUDE, refusal_part("4", "media")),
+        prompt_message("5", picture=True),
     ]
     turns = to_model_messages(exclude_refused(history, CLAUDE), CLAUDE)
 
@@ -122,27 +127,27 @@ def test_after_refused_media_files_are_named_and_not_shown_and_new_ones_are() ->
     assert newest.content[-1] == MediaContent(url=PNG, mime="image/png", filename="cat.png")
 
 
-def test_what_one_api_refused_is_shown_to_another() -> None:
-    history = [asked("1", picture=True), answered("2", CLAUDE, setback("2", "media"))]
+def test_content_refused_by_one_api_is_shown_to_another() -> None:
+    history = [prompt_message("1", picture=True), answer_message("2", CLAUDE, refusal_part("2", "media"))]
 
-    assert shown(history).count(PNG) == shown(history, GPT).count(PNG) - 1
+    assert show(history).count(PNG) == show(history, GPT).count(PNG) - 1
 
 
 def test_excluded_content_is_not_excluded_again() -> None:
-    history = [asked("1", picture=True), answered("2"), asked("3")]
-    failed = MessageWithParts(info=answered("4").info, parts=(setback("4", "media"),))
+    history = [prompt_message("1", picture=True), answer_message("2"), prompt_message("3")]
+    failed = MessageWithParts(info=answer_message("4").info, parts=(refusal_part("4", "media"),))
 
     assert can_exclude(history, "media", CLAUDE)
     assert not can_exclude([*history, failed], "media", CLAUDE)
     assert can_exclude([*history, failed], "signature", CLAUDE)
 
 
-def test_signatures_of_another_model_are_not_what_was_refused() -> None:
-    assert not can_exclude([asked("1"), answered("2", GPT)], "signature", CLAUDE)
+def test_signatures_of_another_model_are_not_excluded() -> None:
+    assert not can_exclude([prompt_message("1"), answer_message("2", GPT)], "signature", CLAUDE)
 
 
-def test_no_other_fault_is_mended_by_leaving_something_out() -> None:
-    history = [asked("1", picture=True), answered("2")]
+def test_other_faults_exclude_nothing() -> None:
+    history = [prompt_message("1", picture=True), answer_message("2")]
 
     assert not any(can_exclude(history, kind, CLAUDE) for kind in OTHERS)
 
@@ -153,21 +158,21 @@ def histories(draw: st.DrawFn) -> list[MessageWithParts]:
     for number in range(draw(st.integers(0, 8))):
         name, model = str(number), draw(st.sampled_from([CLAUDE, GPT]))
         kinds = draw(st.lists(st.sampled_from(KINDS), max_size=2))
-        setbacks = [setback(name, kind, model) for kind in kinds]
+        setbacks = [refusal_part(name, kind, model) for kind in kinds]
         made.append(
-            asked(name, picture=draw(st.booleans()))
+            prompt_message(name, picture=draw(st.booleans()))
             if draw(st.booleans())
-            else answered(name, model, *setbacks)
+            else answer_message(name, model, *setbacks)
         )
     return made
 
 
 @given(histories(), st.sampled_from([CLAUDE, GPT]), st.sampled_from(["media", "signature"]))
-def test_leaving_out_is_done_once_loses_no_message_and_touches_no_words(
+def test_excluding_is_idempotent_and_keeps_every_message_and_text(
     history: list[MessageWithParts], model: Model, kind: FaultKind
 ) -> None:
     taken = exclude_refused(history, model)
-    failed = MessageWithParts(info=answered("z", model).info, parts=(setback("z", kind, model),))
+    failed = MessageWithParts(info=answer_message("z", model).info, parts=(refusal_part("z", kind, model),))
 
     assert [message.info for message in taken] == [message.info for message in history]
     assert [len(message.parts) for message in taken] == [len(message.parts) for message in history]

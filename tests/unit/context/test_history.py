@@ -46,7 +46,7 @@ def compaction(id: str) -> CompactionPart:
     return CompactionPart(**ids(id, 1), auto=True)
 
 
-def shown(*history: MessageWithParts) -> list[object]:
+def show(*history: MessageWithParts) -> list[object]:
     return list(to_model_messages(history, MODEL))
 
 
@@ -61,16 +61,16 @@ def test_a_history_starts_at_its_last_finished_compaction() -> None:
     assert since_compaction(unfinished) == unfinished
 
 
-def test_words_before_and_after_a_step_boundary_are_two_messages() -> None:
+def test_text_before_and_after_a_step_boundary_becomes_two_messages() -> None:
     parts = (text("A1", "one", 1), StepStartPart(**ids("A1", 2)), text("A1", "two", 3))
 
-    assert shown(assistant_message("A1", 1, "U1", *parts)) == [
+    assert show(assistant_message("A1", 1, "U1", *parts)) == [
         AssistantModelMessage(content=(TextContent(text="one"),)),
         AssistantModelMessage(content=(TextContent(text="two"),)),
     ]
 
 
-def test_a_call_and_its_result_with_a_picture() -> None:
+def test_a_call_is_followed_by_its_result_with_attached_images() -> None:
     picture = FilePart(**ids("A1", 9), mime="image/png", url="data:image/png;base64,Zm9v")
     linked = FilePart(**ids("A1", 9), mime="image/png", url="https://example.test/a.png")
     done = CompletedState(
@@ -82,7 +82,7 @@ def test_a_call_and_its_result_with_a_picture() -> None:
         attachments=(picture, linked),
     )
 
-    assert shown(assistant_message("A1", 1, "U1", call(done))) == [
+    assert show(assistant_message("A1", 1, "U1", call(done))) == [
         AssistantModelMessage(content=(CallContent(call_id="c1", tool="read", input={"filePath": "a.png"}),)),
         ToolModelMessage(
             content=(
@@ -97,7 +97,7 @@ def test_a_call_and_its_result_with_a_picture() -> None:
     ]
 
 
-def test_every_call_has_one_result_whatever_became_of_it() -> None:
+def test_every_call_has_exactly_one_result_however_it_ended() -> None:
     time = CallTime(start=1, end=2)
     forgotten = CompletedState(
         input={}, output="long", title="", metadata={}, time=replace(time, compacted=3)
@@ -109,36 +109,36 @@ def test_every_call_has_one_result_whatever_became_of_it() -> None:
         (RunningState(input={}, time=Span(start=1)), "[Tool execution was interrupted]", True),
     ]
     for state, output, failed in outcomes:
-        turns = shown(assistant_message("A1", 1, "U1", call(state)))
+        turns = show(assistant_message("A1", 1, "U1", call(state)))
         assert turns[1] == ToolModelMessage(
             content=(ResultContent(call_id="c1", tool="read", output=output, error=failed),)
         )
 
 
-def test_a_failed_answer_is_left_out_and_an_aborted_one_is_kept_if_it_said_something() -> None:
+def test_a_failed_answer_is_omitted_and_an_aborted_one_kept_if_it_has_content() -> None:
     broke = ApiFailure(data=ApiData(message="boom", is_retryable=False))
     thought = ReasoningPart(**ids("A1", 1), text="hm", time=Span(start=1))
     start = StepStartPart(**ids("A1", 0))
 
-    assert shown(assistant_message("A1", 1, "U1", text("A1", "half"), error=broke)) == []
-    assert shown(assistant_message("A1", 1, "U1", start, thought, error=aborted_failure())) == []
-    assert shown(
+    assert show(assistant_message("A1", 1, "U1", text("A1", "half"), error=broke)) == []
+    assert show(assistant_message("A1", 1, "U1", start, thought, error=aborted_failure())) == []
+    assert show(
         assistant_message("A1", 1, "U1", start, thought, text("A1", "half", 2), error=aborted_failure())
     ) == [AssistantModelMessage(content=(ReasoningContent(text="hm"), TextContent(text="half")))]
 
 
-def test_what_another_model_wants_to_see_again_is_not_shown_to_this_one() -> None:
+def test_provider_metadata_is_shown_only_to_the_model_it_came_from() -> None:
     signed = ReasoningPart(**ids("A1", 1), text="hm", time=Span(start=1), metadata={"p": {"signature": "s"}})
     own = assistant_message("A1", 1, "U1", signed)
     foreign = replace(own, info=replace(own.info, model_id="other"))
 
-    assert shown(own) == [
+    assert show(own) == [
         AssistantModelMessage(content=(ReasoningContent(text="hm", metadata={"p": {"signature": "s"}}),))
     ]
-    assert shown(foreign) == [AssistantModelMessage(content=(ReasoningContent(text="hm"),))]
+    assert show(foreign) == [AssistantModelMessage(content=(ReasoningContent(text="hm"),))]
 
 
-def test_what_a_person_sends_is_shown_but_for_what_is_ignored_or_already_shown_as_text() -> None:
+def test_parts_of_a_prompt_are_shown_unless_ignored_or_already_shown_as_text() -> None:
     parts = (
         text("U1", "look", 1),
         text("U1", "not this", 2, ignored=True),
@@ -149,7 +149,7 @@ def test_what_a_person_sends_is_shown_but_for_what_is_ignored_or_already_shown_a
         SubtaskPart(**ids("U1", 7), prompt="p", description="d", agent="general"),
     )
 
-    assert shown(user_message("U1", 1, *parts)) == [
+    assert show(user_message("U1", 1, *parts)) == [
         UserModelMessage(
             content=(
                 TextContent(text="look"),
@@ -161,11 +161,11 @@ def test_what_a_person_sends_is_shown_but_for_what_is_ignored_or_already_shown_a
     ]
 
 
-def test_messages_with_nothing_to_show_are_left_out() -> None:
+def test_empty_messages_are_omitted() -> None:
     patch = PatchPart(**ids("A1", 2), hash="h", files=())
 
     assert (
-        shown(
+        show(
             user_message("U1", 1, text("U1", "")),
             assistant_message("A1", 2, "U1", patch),
             assistant_message("A2", 3, "U1"),
@@ -175,7 +175,7 @@ def test_messages_with_nothing_to_show_are_left_out() -> None:
 
 
 def test_calls_of_one_step_share_one_message_of_results() -> None:
-    turns = shown(assistant_message("A1", 1, "U1", tool_part("A1", 1), tool_part("A1", 2)))
+    turns = show(assistant_message("A1", 1, "U1", tool_part("A1", 1), tool_part("A1", 2)))
 
     assert [type(turn) for turn in turns] == [AssistantModelMessage, ToolModelMessage]
     assert isinstance(turns[1], ToolModelMessage)

@@ -30,7 +30,7 @@ Please address this message and continue with your tasks.
 </system-reminder>"""
 
 
-def by(agent: str, message: MessageWithParts) -> MessageWithParts:
+def with_agent(agent: str, message: MessageWithParts) -> MessageWithParts:
     match message.info:
         case UserMessage() as info:
             return replace(message, info=replace(info, agent=agent))
@@ -38,37 +38,40 @@ def by(agent: str, message: MessageWithParts) -> MessageWithParts:
             return replace(message, info=replace(info, agent=agent, mode=agent))
 
 
-def lasting(message: MessageWithParts, until: int | None) -> MessageWithParts:
+def with_end(message: MessageWithParts, until: int | None) -> MessageWithParts:
     info = message.info
     assert isinstance(info, AssistantMessage)
     time = AssistantTime(created=info.time.created, completed=until)
     return replace(message, info=replace(info, time=time))
 
 
-def words(message: MessageWithParts) -> list[str]:
+def list_texts(message: MessageWithParts) -> list[str]:
     return [part.text for part in message.parts if isinstance(part, TextPart)]
 
 
-def shown(*history: MessageWithParts, plan_files: bool = False) -> list[list[str]]:
-    return [words(message) for message in add_reminders(history, plan_files=plan_files)]
+def show(*history: MessageWithParts, plan_files: bool = False) -> list[list[str]]:
+    return [list_texts(message) for message in add_reminders(history, plan_files=plan_files)]
 
 
-def test_a_prompt_for_the_planner_says_that_it_is_to_plan() -> None:
-    history = (by("plan", user_message("msg_1", 1)), by("plan", assistant_message("msg_2", 2, "msg_1")))
-
-    assert shown(*history) == [["prompt msg_1", PLAN_AGENT], []]
-
-
-def test_the_first_prompt_after_planning_says_that_it_is_over_and_the_next_does_not() -> None:
+def test_a_prompt_for_the_plan_agent_gets_the_plan_reminder() -> None:
     history = (
-        by("plan", user_message("msg_1", 1)),
-        by("plan", assistant_message("msg_2", 2, "msg_1")),
+        with_agent("plan", user_message("msg_1", 1)),
+        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
+    )
+
+    assert show(*history) == [["prompt msg_1", PLAN_AGENT], []]
+
+
+def test_the_first_prompt_after_planning_says_that_planning_is_over() -> None:
+    history = (
+        with_agent("plan", user_message("msg_1", 1)),
+        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
         user_message("msg_3", 3),
         assistant_message("msg_4", 4, "msg_3"),
         user_message("msg_5", 5),
     )
 
-    assert shown(*history) == [
+    assert show(*history) == [
         ["prompt msg_1", PLAN_AGENT],
         [],
         ["prompt msg_3", SWITCH],
@@ -77,20 +80,20 @@ def test_the_first_prompt_after_planning_says_that_it_is_over_and_the_next_does_
     ]
 
 
-def test_with_plan_files_nothing_on_plans_is_shown_that_is_not_stored() -> None:
+def test_with_plan_files_only_stored_reminders_are_shown() -> None:
     history = (
-        by("plan", user_message("msg_1", 1)),
-        by("plan", assistant_message("msg_2", 2, "msg_1")),
+        with_agent("plan", user_message("msg_1", 1)),
+        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
         user_message("msg_3", 3),
     )
 
-    assert shown(*history, plan_files=True) == [["prompt msg_1"], [], ["prompt msg_3"]]
+    assert show(*history, plan_files=True) == [["prompt msg_1"], [], ["prompt msg_3"]]
 
 
-def test_a_message_sent_during_the_work_is_wrapped_and_what_is_synthetic_is_not() -> None:
+def test_a_message_sent_during_a_run_is_wrapped_and_synthetic_text_is_not() -> None:
     history = (
         user_message("msg_1", 1),
-        lasting(assistant_message("msg_2", 2, "msg_1", tool_part("msg_2")), 9),
+        with_end(assistant_message("msg_2", 2, "msg_1", tool_part("msg_2")), 9),
         user_message(
             "msg_3",
             5,
@@ -102,7 +105,7 @@ def test_a_message_sent_during_the_work_is_wrapped_and_what_is_synthetic_is_not(
         user_message("msg_5", 11),
     )
 
-    assert shown(*history) == [
+    assert show(*history) == [
         ["prompt msg_1"],
         [],
         [
@@ -115,13 +118,13 @@ def test_a_message_sent_during_the_work_is_wrapped_and_what_is_synthetic_is_not(
     ]
 
 
-def test_a_message_after_a_run_that_died_is_not_wrapped() -> None:
-    broken = lasting(assistant_message("msg_2", 2, "msg_1", error=aborted_failure("gone")), 99)
+def test_a_message_after_an_interrupted_run_is_not_wrapped() -> None:
+    broken = with_end(assistant_message("msg_2", 2, "msg_1", error=aborted_failure("gone")), 99)
 
-    assert shown(user_message("msg_1", 1), broken, user_message("msg_3", 5))[-1] == ["prompt msg_3"]
+    assert show(user_message("msg_1", 1), broken, user_message("msg_3", 5))[-1] == ["prompt msg_3"]
 
 
-def test_a_request_for_a_summary_is_left_as_it_is() -> None:
+def test_a_request_for_a_summary_is_not_changed() -> None:
     part = CompactionPart(
         id=text("msg_3", "").id,
         session_id=text("msg_3", "").session_id,
@@ -130,14 +133,14 @@ def test_a_request_for_a_summary_is_left_as_it_is() -> None:
     )
     history = (
         user_message("msg_1", 1),
-        by("plan", assistant_message("msg_2", 2, "msg_1")),
+        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
         user_message("msg_3", 3, part),
     )
 
     assert add_reminders(history, plan_files=False)[-1] == history[-1]
 
 
-def test_the_last_step_is_told_at_the_end_of_the_last_turn() -> None:
+def test_the_last_step_reminder_is_at_the_end_of_the_last_message() -> None:
     notice = TextContent(text=wrap_reminder(read_text("last_step")))
     asking = UserModelMessage(content=(TextContent(text="go"),))
     saying = AssistantModelMessage(content=(TextContent(text="I go"),))
@@ -160,16 +163,18 @@ def histories(draw: some.DrawFn) -> list[MessageWithParts]:
         agent = draw(some.sampled_from(["build", "plan", "other"]))
         id = f"msg_{at}"
         if at == 0 or draw(some.booleans()):
-            history.append(by(agent, user_message(id, at * 10)))
+            history.append(with_agent(agent, user_message(id, at * 10)))
         else:
             until = draw(some.sampled_from([at * 10, at * 10 + 15, at * 10 + 25]))
             error = draw(some.sampled_from([None, aborted_failure("x")]))
-            history.append(by(agent, lasting(assistant_message(id, at * 10, "msg_0", error=error), until)))
+            history.append(
+                with_agent(agent, with_end(assistant_message(id, at * 10, "msg_0", error=error), until))
+            )
     return history
 
 
 @given(histories(), some.integers(0, 8), some.booleans())
-def test_how_a_message_is_shown_never_depends_on_what_comes_after_it(
+def test_how_a_message_is_shown_does_not_depend_on_later_messages(
     history: list[MessageWithParts], cut: int, plan_files: bool
 ) -> None:
     whole = add_reminders(history, plan_files=plan_files)
@@ -181,13 +186,13 @@ def test_how_a_message_is_shown_never_depends_on_what_comes_after_it(
 
 
 def note(history: list[MessageWithParts], agent: str, *, exists: bool) -> str | None:
-    prompt = by(agent, user_message("msg_9", 9)).info
+    prompt = with_agent(agent, user_message("msg_9", 9)).info
     assert isinstance(prompt, UserMessage)
     found = make_plan_note(history, prompt, "/checkout/.opencode/plans/1-a.md", exists=exists)
     return None if found is None else found.text
 
 
-def test_the_plan_agent_is_told_how_and_where_to_plan() -> None:
+def test_the_plan_agent_is_told_how_to_plan_and_where_the_plan_is() -> None:
     noted = note([], "plan", exists=False)
 
     assert noted is not None
@@ -197,16 +202,22 @@ def test_the_plan_agent_is_told_how_and_where_to_plan() -> None:
 
 
 def test_the_plan_reminder_is_not_repeated_unless_a_compaction_removed_it() -> None:
-    planning = [by("plan", user_message("msg_1", 1)), by("plan", assistant_message("msg_2", 2, "msg_1"))]
-    summed_up = [*planning, by("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
+    planning = [
+        with_agent("plan", user_message("msg_1", 1)),
+        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
+    ]
+    summed_up = [*planning, with_agent("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
 
     assert note(planning, "plan", exists=True) is None
     assert note(summed_up, "plan", exists=True) is not None
 
 
 def test_the_build_agent_is_told_where_the_plan_is() -> None:
-    planned = [by("plan", user_message("msg_1", 1)), by("plan", assistant_message("msg_2", 2, "msg_1"))]
-    summed_up = [*planned, by("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
+    planned = [
+        with_agent("plan", user_message("msg_1", 1)),
+        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
+    ]
+    summed_up = [*planned, with_agent("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
     expected = wrap_reminder(
         read_text("build_switch")
         + "\n\nA plan file exists at /checkout/.opencode/plans/1-a.md. You should execute on the plan defined within it"
@@ -218,7 +229,7 @@ def test_the_build_agent_is_told_where_the_plan_is() -> None:
     assert note([], "build", exists=True) is None
 
 
-def test_a_prompt_knows_whether_it_was_told_of_plans() -> None:
+def test_a_plan_reminder_is_recognised_in_a_prompt() -> None:
     noted = user_message("msg_1", 1, text("msg_1", "x", metadata={WEFT_KEY: {"reminder": "plan"}}))
 
     assert (has_plan_note(user_message("msg_1", 1)), has_plan_note(noted)) == (False, True)

@@ -68,7 +68,7 @@ def prompt(system: str | None = None) -> UserMessage:
         ("demo", "generic"),
     ],
 )
-def test_a_model_is_spoken_to_as_its_family_likes_it(name: str, wanted: str) -> None:
+def test_the_core_prompt_is_chosen_by_model_family(name: str, wanted: str) -> None:
     assert choose_family(name) == wanted
 
 
@@ -80,7 +80,7 @@ def test_a_core_prompt_is_short_and_names_no_other_program(name: str) -> None:
     assert not any(word in text for word in ("Claude Code", "OpenCode", "opencode", "Codex", "ChatGPT"))
 
 
-def test_only_models_that_keep_lists_are_told_of_them() -> None:
+def test_only_prompts_of_models_that_use_todo_lists_mention_them() -> None:
     assert [
         name for name in ("codex", "gpt", "gemini", "claude", "generic") if "todowrite" in read_text(name)
     ] == [
@@ -91,7 +91,7 @@ def test_only_models_that_keep_lists_are_told_of_them() -> None:
     ]
 
 
-def test_the_layers_stand_in_order_and_what_changes_least_comes_first() -> None:
+def test_the_layers_are_ordered_from_the_most_stable_to_the_least() -> None:
     assert build_system_prompt(AGENT, prompt("Rhyme."), CLAUDE, BASIS) == (
         get_core_prompt("claude-sonnet-4-5"),
         GROUND,
@@ -99,7 +99,7 @@ def test_the_layers_stand_in_order_and_what_changes_least_comes_first() -> None:
     )
 
 
-def test_an_agent_with_a_prompt_of_its_own_gets_no_other() -> None:
+def test_the_prompt_of_an_agent_replaces_the_core_prompt() -> None:
     agent = replace(AGENT, prompt="You review.")
 
     assert build_system_prompt(agent, prompt(), CLAUDE, BASIS) == ("You review.", GROUND)

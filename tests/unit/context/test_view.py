@@ -75,7 +75,7 @@ def _parts(message: MessageWithParts, dice: Random) -> tuple[object, ...]:
 
 
 @given(conversations(), st.booleans(), st.randoms(use_true_random=False))
-def test_what_is_remembered_is_shown_as_if_it_were_seen_for_the_first_time(
+def test_a_cached_view_equals_a_new_one(
     history: list[MessageWithParts], plan_files: bool, dice: Random
 ) -> None:
     view = View()
@@ -97,7 +97,7 @@ def without_values(history: Sequence[MessageWithParts]) -> list[MessageWithParts
 
 
 @given(conversations(), st.booleans())
-def test_what_is_shown_is_what_is_left_of_the_history_after_all_that_is_done_to_it(
+def test_the_view_equals_the_history_after_all_transformations(
     history: list[MessageWithParts], plan_files: bool
 ) -> None:
     history = without_values(history)
@@ -111,22 +111,22 @@ def test_what_is_shown_is_what_is_left_of_the_history_after_all_that_is_done_to_
     )
 
 
-def test_a_message_that_did_not_change_gives_the_same_model_messages_again() -> None:
-    def said(number: int) -> MessageWithParts:
+def test_an_unchanged_message_gives_the_same_model_messages() -> None:
+    def prompt_message(number: int) -> MessageWithParts:
         id = MessageID(f"msg_{number}")
         info = UserMessage(id=id, session_id="ses_1", time=Moment(created=number))  # type: ignore[arg-type]
         words = TextPart(id=PartID("prt_1"), session_id="ses_1", message_id=id, text=str(number))  # type: ignore[arg-type]
         return MessageWithParts(info=info, parts=(words,))
 
-    view, history = View(), [said(number) for number in range(3)]
+    view, history = View(), [prompt_message(number) for number in range(3)]
     first = view.show(history, CLAUDE, plan_files=True)
-    second = view.show([*history, said(3)], CLAUDE, plan_files=True)
+    second = view.show([*history, prompt_message(3)], CLAUDE, plan_files=True)
 
     assert [one is other for one, other in zip(first.messages, second.messages, strict=False)] == [True] * 3
     assert second.messages[3] == UserModelMessage(content=(TextContent(text="3"),))
 
 
-def test_a_run_goes_on_with_the_view_of_the_one_before_it() -> None:
+def test_a_run_continues_with_the_view_of_the_previous_run() -> None:
     views = Views()
     with views.lend(SessionID("ses_1")) as first:
         pass
@@ -135,7 +135,7 @@ def test_a_run_goes_on_with_the_view_of_the_one_before_it() -> None:
         assert other is not first
 
 
-def test_only_the_last_few_views_are_kept() -> None:
+def test_only_the_most_recent_views_are_cached() -> None:
     views = Views()
     kept = []
     for number in range(MAX_CACHED_VIEWS + 1):
@@ -146,7 +146,7 @@ def test_only_the_last_few_views_are_kept() -> None:
         assert first is not kept[0]
 
 
-def test_a_run_that_broke_off_leaves_no_view() -> None:
+def test_a_failed_run_leaves_no_view() -> None:
     views, left = Views(), []
 
     def break_off() -> None:

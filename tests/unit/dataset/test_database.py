@@ -55,7 +55,7 @@ def ask(dataset: Dataset, sql: str, project: ProjectID | None = PROJECT) -> tupl
     return run_query(dataset, QueryInput(sql=sql), project).rows
 
 
-def test_only_what_changed_is_stale(dataset: Dataset) -> None:
+def test_only_changed_sessions_are_stale(dataset: Dataset) -> None:
     one, two = make_session(1), make_session(2)
     assert dataset.find_stale([one, two]) == [one, two]
     dataset.put_session(one, [])
@@ -84,7 +84,7 @@ def test_a_damaged_file_is_replaced(dataset: Dataset, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_a_cache_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
+def test_queries_work_without_a_cache_file_if_it_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file in the way")
     dataset = Dataset(str(tmp_path / "cache" / "dataset.db"))
     dataset.put_session(make_session(1), [])
@@ -136,7 +136,7 @@ def test_every_documented_column_can_be_selected(dataset: Dataset) -> None:
         "explain delete from stored_steps",
     ],
 )
-def test_nothing_but_reading_is_allowed(dataset: Dataset, sql: str) -> None:
+def test_only_reading_statements_are_allowed(dataset: Dataset, sql: str) -> None:
     dataset.put_session(make_session(1), [])
     with pytest.raises(InvalidInputError):
         ask(dataset, sql)

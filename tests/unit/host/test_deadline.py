@@ -10,7 +10,7 @@ from weft.host.tasks import STEP_SECONDS, Deadline, pause_deadlines
 from weft.testing.clock import HandClock
 
 
-async def forever() -> None:
+async def wait_forever() -> None:
     await asyncio.Event().wait()
 
 
@@ -25,23 +25,23 @@ async def turn(clock: HandClock, seconds: float) -> None:
             await asyncio.sleep(0)
 
 
-async def within(deadline: Deadline, work: Callable[[], Awaitable[None]]) -> None:
+async def run_within(deadline: Deadline, work: Callable[[], Awaitable[object]]) -> None:
     async with deadline.running():
         await work()
 
 
-async def test_what_takes_too_long_is_cancelled_and_says_whose_deadline_it_was() -> None:
+async def test_an_operation_that_takes_too_long_is_cancelled_and_the_error_names_the_deadline() -> None:
     clock, cancelled = HandClock(), []
 
     async def work() -> None:
         try:
-            await forever()
+            await wait_forever()
         except asyncio.CancelledError:
             cancelled.append("yes")
             raise
 
     async with asyncio.timeout(60):
-        running = asyncio.ensure_future(within(Deadline("turn", 25, clock), work))
+        running = asyncio.ensure_future(run_within(Deadline("turn", 25, clock), work))
         await turn(clock, 24)
         assert not running.done()
         await turn(clock, 1)
@@ -51,17 +51,28 @@ async def test_what_takes_too_long_is_cancelled_and_says_whose_deadline_it_was()
     assert (raised.value.limit, raised.value.seconds, cancelled) == ("turn", 25, ["yes"])
 
 
-async def test_what_is_done_in_time_gives_what_it_gives() -> None:
-    async with asyncio.timeout(60), Deadline("turn", 5, HandClock()).running():
-        await asyncio.sleep(0)
+async def test_an_operation_that_ends_in_time_is_not_disturbed() -> None:
+    clock, done = HandClock(), asyncio.Event()
+    async with asyncio.timeout(60):
+        running = asyncio.ensure_future(run_within(Deadline("turn", 5, clock), done.wait))
+        await turn(clock, 4)
+        done.set()
+        await running
 
 
-async def test_without_a_limit_nothing_is_counted() -> None:
-    async with asyncio.timeout(60), Deadline("turn", None, HandClock()).running():
-        await asyncio.sleep(0)
+async def test_there_is_no_deadline_without_a_limit() -> None:
+    clock, done = HandClock(), asyncio.Event()
+    async with asyncio.timeout(60):
+        running = asyncio.ensure_future(run_within(Deadline("turn", None, clock), done.wait))
+        for _ in range(10):
+            clock.turn(1_000_000)
+            await asyncio.sleep(0)
+        assert not running.done()
+        done.set()
+        await running
 
 
-async def test_an_error_in_it_comes_out_as_it_is_and_somebody_elses_timeout_too() -> None:
+async def test_errors_and_other_timeouts_pass_through_unchanged() -> None:
     async with asyncio.timeout(60):
         for error in (KeyError("x"), TimeoutError("the tool's own")):
             with pytest.raises(type(error)):
@@ -69,16 +80,16 @@ async def test_an_error_in_it_comes_out_as_it_is_and_somebody_elses_timeout_too(
                     raise error
 
 
-async def test_cancelling_from_without_is_no_deadline() -> None:
+async def test_cancellation_from_outside_is_not_a_deadline() -> None:
     async with asyncio.timeout(60):
-        running = asyncio.ensure_future(within(Deadline("turn", 5, HandClock()), forever))
+        running = asyncio.ensure_future(run_within(Deadline("turn", 5, HandClock()), wait_forever))
         await asyncio.sleep(0)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 
 
-async def test_several_goes_draw_from_the_same_time() -> None:
+async def test_several_operations_share_the_time_of_one_deadline() -> None:
     clock = HandClock()
     deadline = Deadline("turn", 30, clock)
 
@@ -86,30 +97,30 @@ async def test_several_goes_draw_from_the_same_time() -> None:
         await clock.sleep(20)
 
     async with asyncio.timeout(60):
-        first = asyncio.ensure_future(within(deadline, nap))
+        first = asyncio.ensure_future(run_within(deadline, nap))
         await turn(clock, 20)
         await first
-        second = asyncio.ensure_future(within(deadline, nap))
+        second = asyncio.ensure_future(run_within(deadline, nap))
         await turn(clock, 10)
         with pytest.raises(DeadlineError):
             await second
 
 
-async def test_while_a_person_is_waited_for_no_deadline_around_runs() -> None:
+async def test_no_enclosing_deadline_runs_while_a_person_is_asked() -> None:
     clock, answered = HandClock(), asyncio.Event()
     outer, inner = Deadline("turn", 30, clock), Deadline("tool", 20, clock)
 
     async def ask() -> None:
         with pause_deadlines():
             await answered.wait()
-        await forever()
+        await wait_forever()
 
-    async def both() -> None:
+    async def ask_within_both() -> None:
         async with outer.running():
-            await within(inner, ask)
+            await run_within(inner, ask)
 
     async with asyncio.timeout(60):
-        running = asyncio.ensure_future(both())
+        running = asyncio.ensure_future(ask_within_both())
         await turn(clock, 500)
         assert not running.done()
         answered.set()
@@ -118,23 +129,23 @@ async def test_while_a_person_is_waited_for_no_deadline_around_runs() -> None:
             await running
 
 
-async def test_a_task_that_was_begun_within_holds_the_deadline_it_was_begun_in() -> None:
+async def test_a_task_pauses_the_deadline_that_it_was_started_in() -> None:
     clock, answered = HandClock(), asyncio.Event()
 
     async def ask() -> None:
         with pause_deadlines():
             await answered.wait()
 
-    async def hand_on() -> None:
+    async def ask_in_a_task() -> None:
         await asyncio.ensure_future(ask())
 
     async with asyncio.timeout(60):
-        running = asyncio.ensure_future(within(Deadline("turn", 10, clock), hand_on))
+        running = asyncio.ensure_future(run_within(Deadline("turn", 10, clock), ask_in_a_task))
         await turn(clock, 100)
         answered.set()
         await running
 
 
-async def test_waiting_for_a_person_outside_of_any_deadline_is_just_waiting() -> None:
+async def test_waiting_for_a_person_outside_of_any_deadline_is_allowed() -> None:
     with pause_deadlines():
         await asyncio.sleep(0)

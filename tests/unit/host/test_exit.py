@@ -5,7 +5,7 @@ import threading
 from weft.host.exit import ExitTimer
 
 
-def test_a_process_that_others_share_is_never_ended() -> None:
+def test_a_process_that_weft_does_not_own_is_never_ended() -> None:
     last_resort, before = ExitTimer(own_process=False), threading.enumerate()
     last_resort.end_within(60, 7)
     try:

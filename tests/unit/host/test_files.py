@@ -26,7 +26,7 @@ from weft.host.files import (
 
 
 @pytest.mark.parametrize("size", [0, 1, 16_383, 16_384, 100_000])
-def test_a_file_is_read_whole(tmp_path: Path, size: int) -> None:
+def test_a_file_is_read_completely(tmp_path: Path, size: int) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * size)
     raw, found = read_file(str(path), limit=100_000)
@@ -53,7 +53,7 @@ def test_a_special_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
         read_file(str(tmp_path / "none"), limit=10)
 
 
-def test_a_file_just_written_is_not_settled_and_an_old_one_is(tmp_path: Path) -> None:
+def test_a_recently_written_file_is_not_settled_and_an_old_one_is(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x")
     assert not is_settled(path.stat())
@@ -66,7 +66,7 @@ def test_a_file_just_written_is_not_settled_and_an_old_one_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("flush", [False, True])
-def test_a_file_is_replaced_by_way_of_another_place(tmp_path: Path, flush: bool) -> None:
+def test_a_file_is_replaced_through_a_temporary_file(tmp_path: Path, flush: bool) -> None:
     path, temp = tmp_path / "deep/er/file", tmp_path / "temp/file"
     for raw in (b"one", b"two"):
         write_atomic(str(path), raw, temp=str(temp), flush=flush)
@@ -76,7 +76,7 @@ def test_a_file_is_replaced_by_way_of_another_place(tmp_path: Path, flush: bool)
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
 
 
-def test_a_file_that_cannot_be_replaced_stays_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_replaced_stays_and_no_temporary_file_remains(tmp_path: Path) -> None:
     path, temp = tmp_path / "taken", tmp_path / "temp/file"
     path.mkdir()
     with pytest.raises(IsADirectoryError):
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_replaced_stays_and_nothing_is_left(tmp_path: Path
     assert list(temp.parent.iterdir()) == []
 
 
-def test_directories_are_made_as_deep_as_it_takes(tmp_path: Path) -> None:
+def test_missing_parent_directories_are_created(tmp_path: Path) -> None:
     deep = f"{tmp_path}/a/b/c"
     assert make_directory(deep) == [f"{tmp_path}/a", f"{tmp_path}/a/b", deep]
     assert make_directory(deep) == []
@@ -94,7 +94,7 @@ def test_directories_are_made_as_deep_as_it_takes(tmp_path: Path) -> None:
         make_directory(f"{tmp_path}/file")
 
 
-def test_moving_what_is_not_there_says_so(tmp_path: Path) -> None:
+def test_moving_a_missing_file_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Disk().move(f"{tmp_path}/none", f"{tmp_path}/a/b")
 
@@ -107,7 +107,7 @@ def test_a_file_is_extended_from_a_given_byte_on(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one\ntwo\n3\n"
 
 
-def test_removing_takes_all_that_is_below_and_never_what_a_link_points_to(tmp_path: Path) -> None:
+def test_removing_deletes_everything_below_but_never_the_target_of_a_link(tmp_path: Path) -> None:
     disk, outside, inside = Disk(), tmp_path / "outside", tmp_path / "inside/deep"
     outside.mkdir()
     (outside / "file").touch()
@@ -139,7 +139,7 @@ def test_a_lock_has_one_holder_at_a_time(tmp_path: Path) -> None:
         assert free
 
 
-def test_readers_share_and_keep_writers_out(tmp_path: Path) -> None:
+def test_readers_share_a_lock_and_exclude_writers(tmp_path: Path) -> None:
     path = f"{tmp_path}/lock"
     with share_lock(path) as none:
         assert none is None
@@ -165,7 +165,7 @@ def test_a_waiter_gets_the_current_lock_even_if_its_file_was_replaced(tmp_path: 
     assert held == [False]
 
 
-def test_threads_count_right_under_a_lock(tmp_path: Path) -> None:
+def test_a_lock_excludes_other_threads(tmp_path: Path) -> None:
     path, count = f"{tmp_path}/lock", tmp_path / "count"
     count.write_text("0")
 
@@ -189,7 +189,7 @@ SPEEDS = pytest.mark.parametrize("slow_seconds", [0, float("inf")], ids=["slow",
 
 @SPEEDS
 @pytest.mark.parametrize("count", [BATCH_SIZE, BATCH_SIZE + 1, 3 * BATCH_SIZE])
-def test_many_are_all_written(
+def test_all_files_of_a_batch_are_written(
     tmp_path: Path, count: int, slow_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "SLOW_WRITE_SECONDS", slow_seconds)

@@ -6,7 +6,7 @@ from weft.errors import DirectoryError
 from weft.host.paths import Paths, find_user_name, paths_from
 
 
-def test_without_xdg_variables_everything_lies_below_home() -> None:
+def test_the_default_directories_are_below_home() -> None:
     assert paths_from({"HOME": "/home/ada"}) == Paths(
         data="/home/ada/.local/share/opencode",
         config="/home/ada/.config/opencode",
@@ -17,7 +17,7 @@ def test_without_xdg_variables_everything_lies_below_home() -> None:
     )
 
 
-def test_xdg_variables_move_each_place() -> None:
+def test_xdg_variables_move_each_directory() -> None:
     env = {
         "HOME": "/home/ada",
         "XDG_DATA_HOME": "/d",
@@ -37,11 +37,11 @@ def test_xdg_variables_move_each_place() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "relative/place"])
-def test_an_xdg_variable_that_is_empty_or_relative_counts_for_nothing(value: str) -> None:
+def test_an_empty_or_relative_xdg_variable_is_ignored(value: str) -> None:
     assert paths_from({"HOME": "/h", "XDG_DATA_HOME": value}).data == "/h/.local/share/opencode"
 
 
-def test_what_lives_in_data_has_its_place() -> None:
+def test_each_kind_of_data_has_its_own_path() -> None:
     paths = paths_from({"HOME": "/h", "XDG_DATA_HOME": "/d", "XDG_CACHE_HOME": "/k"})
     assert (paths.storage, paths.snapshots, paths.tool_output) == (
         "/d/opencode/storage",
@@ -60,13 +60,13 @@ def test_what_lives_in_data_has_its_place() -> None:
     )
 
 
-def test_without_a_home_the_error_says_what_to_set() -> None:
+def test_without_a_home_the_error_names_the_variable_to_set() -> None:
     with pytest.raises(DirectoryError) as caught:
         paths_from({})
     assert caught.value.hint == "set HOME to your home directory"
 
 
-def test_the_user_is_whom_the_environment_names() -> None:
+def test_the_user_name_comes_from_the_environment() -> None:
     assert find_user_name({"USER": "ada"}) == "ada"
     assert find_user_name({"LOGNAME": "grace", "USER": "ada"}) == "grace"
     assert find_user_name({}) is None

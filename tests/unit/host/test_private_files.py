@@ -11,25 +11,25 @@ from weft.host.private_files import open_temporary
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def temp_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
-def looked_at(path: str) -> tuple[bytes, int]:
+def read_with_mode(path: str) -> tuple[bytes, int]:
     return Path(path).read_bytes(), Path(path).stat().st_mode & 0o777
 
 
-async def test_a_temporary_file_has_its_content_until_it_is_closed(place: Path) -> None:
+async def test_a_temporary_file_has_its_content_until_it_is_closed(temp_directory: Path) -> None:
     async with open_temporary("x-", b"words") as path:
-        (name,) = os.listdir(place)
-        assert path == str(place / name)
+        (name,) = os.listdir(temp_directory)
+        assert path == str(temp_directory / name)
         assert name.startswith("x-")
-        assert looked_at(path) == (b"words", 0o600)
-    assert os.listdir(place) == []
+        assert read_with_mode(path) == (b"words", 0o600)
+    assert os.listdir(temp_directory) == []
 
 
-async def test_cancelling_the_write_leaves_no_file_behind(place: Path) -> None:
+async def test_cancelling_the_write_leaves_no_file_behind(temp_directory: Path) -> None:
     async def use() -> None:
         async with open_temporary("x-", b"w" * 1_000_000):
             raise AssertionError("cancelled before it was written")
@@ -39,11 +39,11 @@ async def test_cancelling_the_write_leaves_no_file_behind(place: Path) -> None:
     using.cancel()
     with pytest.raises(asyncio.CancelledError):
         await using
-    assert os.listdir(place) == []
+    assert os.listdir(temp_directory) == []
 
 
-async def test_an_unwritable_file_is_an_error(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(place / "nowhere"))
+async def test_an_unwritable_file_is_an_error(temp_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(temp_directory / "nowhere"))
     with pytest.raises(FileNotFoundError):
         async with open_temporary("x-", b"words"):
             pass

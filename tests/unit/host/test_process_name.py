@@ -6,7 +6,7 @@ import sys
 from weft.host.processes import describe_process
 
 
-def test_a_process_has_a_name_that_no_other_has_even_with_its_number() -> None:
+def test_the_name_of_a_process_is_unique_even_if_its_number_is_reused() -> None:
     program = "from weft.host.processes import describe_process; print(describe_process())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     own, other = describe_process(), done.stdout.strip()

@@ -7,7 +7,7 @@ import pytest
 from weft.host.tasks import run_to_completion
 
 
-class Work:
+class HeldWork:
     """Waits until it is let go, then returns or raises."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -25,8 +25,8 @@ class Work:
         return "done"
 
 
-async def test_the_result_or_the_error_is_passed_on() -> None:
-    good, bad = Work(), Work(ValueError("no"))
+async def test_the_result_or_error_is_passed_on() -> None:
+    good, bad = HeldWork(), HeldWork(ValueError("no"))
     good.let_go.set()
     bad.let_go.set()
     assert await run_to_completion(good.run()) == "done"
@@ -36,7 +36,7 @@ async def test_the_result_or_the_error_is_passed_on() -> None:
 
 @pytest.mark.parametrize("error", [None, ValueError("nobody sees it")])
 async def test_a_cancelled_caller_waits_for_the_end_and_is_cancelled_then(error: Exception | None) -> None:
-    work = Work(error)
+    work = HeldWork(error)
     caller = asyncio.ensure_future(run_to_completion(work.run()))
     await work.began.wait()
     caller.cancel()
@@ -50,8 +50,8 @@ async def test_a_cancelled_caller_waits_for_the_end_and_is_cancelled_then(error:
     assert work.ended
 
 
-async def test_a_caller_that_is_cancelled_before_does_the_work_all_the_same() -> None:
-    work = Work()
+async def test_the_work_is_done_even_if_the_caller_was_cancelled_before_it_began() -> None:
+    work = HeldWork()
     work.let_go.set()
 
     async def call() -> None:
@@ -65,8 +65,8 @@ async def test_a_caller_that_is_cancelled_before_does_the_work_all_the_same() ->
     assert work.ended
 
 
-async def test_a_timeout_takes_effect_when_the_work_is_done() -> None:
-    work = Work()
+async def test_a_timeout_takes_effect_after_the_work() -> None:
+    work = HeldWork()
 
     async def call() -> None:
         async with asyncio.timeout(0):

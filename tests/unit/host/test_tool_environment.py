@@ -27,18 +27,18 @@ def key_names() -> list[str]:
     return sorted({name for shelf in found if shelf is not None for name in shelf.env})
 
 
-def test_no_variable_that_a_provider_takes_its_key_from_is_handed_on() -> None:
+def test_api_key_variables_of_providers_are_not_passed_on() -> None:
     names = key_names()
     assert "ANTHROPIC_API_KEY" in names
     assert tool_environment(dict.fromkeys(names, "secret")) == {}
 
 
 @pytest.mark.parametrize("name", PASSWORDS)
-def test_no_password_and_no_token_is_handed_on(name: str) -> None:
+def test_passwords_and_tokens_are_not_passed_on(name: str) -> None:
     assert tool_environment({name: "secret"}) == {}
 
 
-def test_nothing_on_the_list_sounds_like_a_secret() -> None:
+def test_no_variable_on_the_allow_list_sounds_like_a_secret() -> None:
     words = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
     assert [name for name in ALLOWED_VARIABLES if any(word in name for word in words)] == []
 
@@ -56,11 +56,11 @@ def test_nothing_on_the_list_sounds_like_a_secret() -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"])
-def test_a_proxy_is_handed_on_without_name_and_password(name: str, given: str, seen: str) -> None:
+def test_a_proxy_is_passed_on_without_its_credentials(name: str, given: str, seen: str) -> None:
     assert tool_environment({name: given}) == {name: seen}
 
 
-def test_what_a_program_needs_is_handed_on() -> None:
+def test_variables_that_programs_need_are_passed_on() -> None:
     given = {
         "PATH": "/bin",
         "HOME": "/home/ada",

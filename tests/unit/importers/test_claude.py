@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from given.damage import IN_ONE_DIRECTORY, check_import, damaged_lines
 from weft.errors import DocumentError
 from weft.importers.claude import list_claude_sessions
 from weft.importers.transcript import ImportedSession
@@ -44,7 +47,9 @@ def line(kind: str, number: int, content: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def said(number: int, block: dict[str, Any], id: str = "m1", stop: str | None = None) -> dict[str, Any]:
+def answer_line(
+    number: int, block: dict[str, Any], id: str = "m1", stop: str | None = None
+) -> dict[str, Any]:
     usage = {
         "input_tokens": 5,
         "cache_creation_input_tokens": 6,
@@ -64,24 +69,26 @@ PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/pn
 LINES = [
     {"type": "file-history-snapshot", "messageId": "x", "snapshot": {}},
     line("user", 1, "Mend the loom"),
-    said(2, {"type": "thinking", "thinking": "Let me look.", "signature": "c2ln"}),
-    said(3, {"type": "text", "text": "I shall look."}),
-    said(
+    answer_line(2, {"type": "thinking", "thinking": "Let me look.", "signature": "c2ln"}),
+    answer_line(3, {"type": "text", "text": "I shall look."}),
+    answer_line(
         4,
         {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "/home/ada/loom/a.py"}},
         stop="tool_use",
     ),
     result(5, "toolu_1", [{"type": "text", "text": "print()"}, PICTURE]),
-    said(6, {"type": "tool_use", "id": "toolu_2", "name": "Bash", "input": {"command": "false"}}, id="m2"),
+    answer_line(
+        6, {"type": "tool_use", "id": "toolu_2", "name": "Bash", "input": {"command": "false"}}, id="m2"
+    ),
     result(7, "toolu_2", "exit code 1", is_error=True),
-    said(8, {"type": "text", "text": "Mended."}, id="m3", stop="end_turn"),
+    answer_line(8, {"type": "text", "text": "Mended."}, id="m3", stop="end_turn"),
     line("user", 9, [{"type": "text", "text": "And this?"}, PICTURE]),
     line("user", 10, "<command-name>/clear</command-name>", isMeta=True),
     {"type": "summary", "summary": "Mending a loom", "leafUuid": "u8"},
 ]
 
 
-def written(path: Path, lines: list[dict[str, Any]], tail: str = "") -> Path:
+def write_lines(path: Path, lines: list[dict[str, Any]], tail: str = "") -> Path:
     path.write_text("".join(json.dumps(each) + "\n" for each in lines) + tail)
     return path
 
@@ -93,7 +100,7 @@ def read(path: Path) -> ImportedSession:
 
 @pytest.fixture
 def imported(tmp_path: Path) -> ImportedSession:
-    return read(written(tmp_path / f"{SESSION}.jsonl", LINES))
+    return read(write_lines(tmp_path / f"{SESSION}.jsonl", LINES))
 
 
 def test_the_session_has_the_properties_of_the_transcript(imported: ImportedSession) -> None:
@@ -156,7 +163,7 @@ def test_counting_the_lines_gives_the_same_as_reading_them(imported: ImportedSes
 
 
 def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path: Path, imported: ImportedSession) -> None:
-    path = written(tmp_path / "cut.jsonl", LINES, tail='{"type": "user", "mess')
+    path = write_lines(tmp_path / "cut.jsonl", LINES, tail='{"type": "user", "mess')
     cut = read(path)
     assert cut.export.messages == imported.export.messages
     [trouble] = cut.troubles
@@ -165,14 +172,14 @@ def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path: Path, imported
 
 def test_a_transcript_that_has_grown_keeps_its_old_ids(tmp_path: Path, imported: ImportedSession) -> None:
     for length in range(2, len(LINES)):
-        earlier = read(written(tmp_path / f"{SESSION}.jsonl", LINES[:length]))
+        earlier = read(write_lines(tmp_path / f"{SESSION}.jsonl", LINES[:length]))
         assert earlier.export.info.id == imported.export.info.id
         if length not in (3, 4):  # in the middle of an answer that already looked finished
             assert compare_states(imported.export, earlier.export) in ("ahead", "same")
 
 
-def test_a_call_without_a_result_is_still_running_at_the_end(tmp_path: Path) -> None:
-    *_, last = read(written(tmp_path / "a.jsonl", LINES[:5])).export.messages
+def test_a_call_without_a_result_at_the_end_is_running(tmp_path: Path) -> None:
+    *_, last = read(write_lines(tmp_path / "a.jsonl", LINES[:5])).export.messages
     call = last.parts[-1]
     assert isinstance(call, ToolPart)
     assert isinstance(call.state, RunningState)
@@ -182,7 +189,7 @@ def test_a_call_without_a_result_is_still_running_at_the_end(tmp_path: Path) -> 
 
 def test_a_summary_replaces_earlier_messages(tmp_path: Path) -> None:
     lines = [*LINES, line("user", 11, "We mended a loom.", isCompactSummary=True)]
-    imported = read(written(tmp_path / "a.jsonl", lines))
+    imported = read(write_lines(tmp_path / "a.jsonl", lines))
     *_, asked, summary = imported.export.messages
     assert isinstance(asked.parts[0], CompactionPart)
     assert isinstance(summary.info, AssistantMessage)
@@ -193,10 +200,14 @@ def test_a_summary_replaces_earlier_messages(tmp_path: Path) -> None:
 def test_the_lines_of_a_subagent_become_a_child_session(tmp_path: Path) -> None:
     side = [{**line("user", 20, "Look around"), "isSidechain": True, "agentId": "a1"}]
     side.append(
-        {**said(21, {"type": "text", "text": "I looked."}, id="m9"), "isSidechain": True, "agentId": "a1"}
+        {
+            **answer_line(21, {"type": "text", "text": "I looked."}, id="m9"),
+            "isSidechain": True,
+            "agentId": "a1",
+        }
     )
-    written(tmp_path / f"{SESSION}.jsonl", LINES)
-    written(tmp_path / "agent-a1.jsonl", side)
+    write_lines(tmp_path / f"{SESSION}.jsonl", LINES)
+    write_lines(tmp_path / "agent-a1.jsonl", side)
     parent, child = [found.read().export for found in list_claude_sessions(str(tmp_path))]
     assert child.info.parent_id == parent.info.id
     assert count_export(child) == ExportCounts(messages=2, parts=2)
@@ -210,3 +221,16 @@ def test_a_file_that_is_not_a_transcript_is_refused(tmp_path: Path) -> None:
     path.write_text("no json\n")
     with pytest.raises(DocumentError, match="it has no readable line"):
         read(path)
+
+
+SUBAGENT = line("user", 11, "Look around", isSidechain=True, agentId="a1")
+SUMMARY = line("user", 12, "We mended a loom.", isCompactSummary=True)
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_whatever_a_transcript_contains_is_imported_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(data.draw(damaged_lines([*LINES, SUBAGENT, SUMMARY])))
+    for found in list_claude_sessions(str(path)):
+        check_import(found)

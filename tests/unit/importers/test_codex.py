@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from given.damage import IN_ONE_DIRECTORY, check_import, damaged_lines
 from weft.errors import DocumentError
 from weft.importers.codex import list_codex_sessions
 from weft.importers.transcript import ImportedSession
@@ -73,7 +76,7 @@ LINES = [
 ]
 
 
-def written(path: Path, lines: list[dict[str, Any]]) -> Path:
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
     return path
 
@@ -85,7 +88,7 @@ def read(path: Path) -> ImportedSession:
 
 @pytest.fixture
 def imported(tmp_path: Path) -> ImportedSession:
-    return read(written(tmp_path / "rollout-1.jsonl", LINES))
+    return read(write_lines(tmp_path / "rollout-1.jsonl", LINES))
 
 
 def test_the_session_has_the_properties_of_the_rollout(imported: ImportedSession) -> None:
@@ -135,7 +138,7 @@ def test_counting_the_lines_gives_the_same_as_reading_them(imported: ImportedSes
 
 def test_a_compaction_replaces_earlier_messages(tmp_path: Path) -> None:
     imported = read(
-        written(tmp_path / "r.jsonl", [*LINES, line(10, "compacted", {"message": "We mended a loom."})])
+        write_lines(tmp_path / "r.jsonl", [*LINES, line(10, "compacted", {"message": "We mended a loom."})])
     )
     *_, asked, summary = imported.export.messages
     assert isinstance(asked.parts[0], CompactionPart)
@@ -144,7 +147,7 @@ def test_a_compaction_replaces_earlier_messages(tmp_path: Path) -> None:
     assert imported.counted == count_export(imported.export)
 
 
-def test_the_bare_items_of_the_first_versions_are_read_too(tmp_path: Path) -> None:
+def test_the_bare_items_of_the_first_versions_are_read(tmp_path: Path) -> None:
     bare = [
         {"id": "old", "timestamp": AT.format(0), "instructions": None},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Mend the loom"}]},
@@ -156,17 +159,61 @@ def test_the_bare_items_of_the_first_versions_are_read_too(tmp_path: Path) -> No
         {"record_type": "state"},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Mended."}]},
     ]
-    imported = read(written(tmp_path / "r.jsonl", bare))
+    imported = read(write_lines(tmp_path / "r.jsonl", bare))
     assert isinstance(imported.export.messages[1].parts[0], FilePart)
     assert imported.counted == count_export(imported.export) == ExportCounts(messages=3, parts=3)
 
 
 def test_a_result_without_a_call_is_reported(tmp_path: Path) -> None:
     lines = [*LINES, item(10, "function_call_output", call_id="call_9", output="?")]
-    [trouble] = read(written(tmp_path / "r.jsonl", lines)).troubles
+    [trouble] = read(write_lines(tmp_path / "r.jsonl", lines)).troubles
     assert trouble.reason == "a result for call_9, but no such call"
 
 
 def test_a_file_that_is_not_a_rollout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="nothing in it is a conversation"):
-        read(written(tmp_path / "r.jsonl", [{"hello": 1}]))
+        read(write_lines(tmp_path / "r.jsonl", [{"hello": 1}]))
+
+
+MORE_ITEMS = [
+    item(10, "local_shell_call", id="ls_1", action={"command": ["ls", "-l"]}),
+    item(11, "function_call_output", call_id="ls_1", output={"content": "a.py", "success": True}),
+    item(12, "web_search_call", id="ws_1", action={"query": "looms"}),
+    line(13, "compacted", {"message": "We mended a loom."}),
+]
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_whatever_a_rollout_contains_is_imported_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "rollout-1.jsonl"
+    path.write_bytes(data.draw(damaged_lines([*LINES, *MORE_ITEMS])))
+    for found in list_codex_sessions(str(path)):
+        check_import(found)
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (json.dumps({"output": "a.py", "metadata": "none"}), "a.py"),
+        (json.dumps({"output": "a.py", "metadata": [1]}), "a.py"),
+        ("{" + '"a":[' * 20_000, "{" + '"a":[' * 20_000),
+        ('{"output": NaN}', '{"output": NaN}'),
+    ],
+)
+def test_output_that_only_resembles_json_is_text(tmp_path: Path, output: str, expected: str) -> None:
+    lines = [*LINES[:7], item(6, "function_call_output", call_id="call_1", output=output)]
+    [*_, answer] = read(write_lines(tmp_path / "r.jsonl", lines)).export.messages
+    call = answer.parts[-1]
+    assert isinstance(call, ToolPart)
+    assert isinstance(call.state, CompletedState)
+    assert call.state.output == expected
+
+
+@pytest.mark.parametrize("odd", [True, -5, 1.5, "7", None])
+def test_a_token_count_that_is_no_number_of_tokens_counts_as_none(tmp_path: Path, odd: Any) -> None:
+    usage = {**USAGE, "input_tokens": odd}
+    counted = line(7, "event_msg", {"type": "token_count", "info": {"last_token_usage": usage}})
+    [*_, answer] = read(write_lines(tmp_path / "r.jsonl", [*LINES[:7], counted])).export.messages
+    assert isinstance(answer.info, AssistantMessage)
+    assert answer.info.tokens == Tokens(input=0, output=12, reasoning=8, cache=CacheTokens(read=60))

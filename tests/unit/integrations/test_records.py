@@ -14,7 +14,7 @@ from weft.integrations.records import (
 from weft.session.append import NewFile, NewMessage, NewText, NewToolResult
 
 
-def test_records_of_one_role_are_one_message_until_one_starts_the_next() -> None:
+def test_consecutive_records_of_a_role_form_one_message_unless_one_starts_a_new_one() -> None:
     records = [
         Record(raw={"n": 1}, role="user", content=(NewText("a"),)),
         Record(raw={"n": 2}, role="assistant", content=(NewText("b"),), model="p/m"),
@@ -43,7 +43,7 @@ def test_records_of_one_role_are_one_message_until_one_starts_the_next() -> None
         ("lone \ud83d", {"input": "lone \ud83d"}),
     ],
 )
-def test_arguments_are_read_from_json_and_kept_if_they_are_none(given: object, read: object) -> None:
+def test_arguments_are_parsed_from_json_or_wrapped(given: object, read: object) -> None:
     assert read_arguments(given) == read
 
 

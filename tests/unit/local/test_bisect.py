@@ -25,7 +25,7 @@ async def test_the_first_bad_place_is_found_with_few_runs(data: st.DataObject) -
 
 
 @given(st.integers(min_value=1, max_value=50), st.sampled_from([PASSED, FAILED]))
-async def test_a_check_that_always_says_the_same_blames_nobody(count: int, always: CheckResult) -> None:
+async def test_a_check_with_a_constant_result_blames_no_call(count: int, always: CheckResult) -> None:
     async def check(_: int) -> CheckResult:
         return always
 
@@ -33,7 +33,7 @@ async def test_a_check_that_always_says_the_same_blames_nobody(count: int, alway
     assert found.verdict == ("good" if always is PASSED else "bad")
 
 
-async def test_a_check_that_changes_its_mind_is_flaky() -> None:
+async def test_a_check_that_changes_its_result_is_flaky() -> None:
     results = iter([FAILED, PASSED, PASSED])
 
     async def check(_: int) -> CheckResult:

@@ -43,7 +43,7 @@ class Run:
         raise AssertionError("the events ended")
 
     async def pass_time(self, seconds: float) -> None:
-        """Let so many seconds pass for the call, which waits for as long."""
+        """Let some `seconds` pass, for which the call waits."""
         await self._clock.somebody_sleeps(seconds)
         self._clock.turn(round(seconds * 1000))
 
@@ -94,7 +94,7 @@ async def test_an_accepted_call_fails_after_a_minute_without_another_acceptance(
         assert state.error == SILENT
 
 
-async def test_a_call_that_is_accepted_again_and_again_may_take_long() -> None:
+async def test_a_call_that_is_accepted_repeatedly_may_take_long() -> None:
     clock = HandClock()
     async with open_local(*SCRIPT, clock=clock) as api:
         run = await start(api, clock)
@@ -150,7 +150,7 @@ async def test_closing_the_directory_ends_a_call_that_waits() -> None:
     assert await api.list_tool_requests() == []
 
 
-async def test_the_time_in_which_a_person_is_asked_for_the_tool_does_not_count() -> None:
+async def test_time_spent_asking_a_person_does_not_count() -> None:
     clock = HandClock()
     rules = (
         Rule(permission="*", pattern="*", action="allow"),

@@ -26,13 +26,13 @@ DAY = 24 * 60 * 60 * 1000
 NOW = 1_790_000_000_000
 
 
-def old(id: str, *, days: float = 100, parent: str | None = None, **more: Any) -> SessionInfo:
+def old_session(id: str, *, days: float = 100, parent: str | None = None, **more: Any) -> SessionInfo:
     at = int(NOW - days * DAY)
     made = replace(session(id, created=at), parent_id=None if parent is None else SessionID(parent))
     return replace(made, time=SessionTime(created=at, updated=at), **more)
 
 
-def chosen(
+def choose(
     sessions: list[SessionInfo], policy: PrunePolicy, weights: dict[str, int] | None = None
 ) -> list[str]:
     weights = weights or {each.id: 10 for each in sessions}
@@ -43,11 +43,13 @@ OLDER = PrunePolicy(before=NOW - 90 * DAY)
 
 
 def test_nothing_is_pruned_without_a_policy() -> None:
-    assert chosen([old("ses_1"), old("ses_2")], PrunePolicy()) == []
+    assert choose([old_session("ses_1"), old_session("ses_2")], PrunePolicy()) == []
 
 
 def test_old_sessions_are_pruned_and_the_rest_stays() -> None:
-    assert chosen([old("ses_1"), old("ses_2", days=10), old("ses_3", days=200)], OLDER) == ["ses_3", "ses_1"]
+    assert choose(
+        [old_session("ses_1"), old_session("ses_2", days=10), old_session("ses_3", days=200)], OLDER
+    ) == ["ses_3", "ses_1"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,12 @@ def test_old_sessions_are_pruned_and_the_rest_stays() -> None:
     ],
 )
 def test_pinned_and_shared_sessions_stay_with_their_family(more: dict[str, Any], reason: str) -> None:
-    sessions = [old("ses_1"), old("ses_2", parent="ses_1", **more), old("ses_3", **more), old("ses_4")]
+    sessions = [
+        old_session("ses_1"),
+        old_session("ses_2", parent="ses_1", **more),
+        old_session("ses_3", **more),
+        old_session("ses_4"),
+    ]
     choice = choose_families(sessions, {}, OLDER, now=NOW)
     assert [family.root.id for family in choice.chosen] == ["ses_4"]
     assert [(each.family.root.id, each.reason) for each in choice.spared] == [
@@ -68,42 +75,46 @@ def test_pinned_and_shared_sessions_stay_with_their_family(more: dict[str, Any],
 
 
 def test_children_are_pruned_with_their_parent_and_keep_it_in_use() -> None:
-    family = [old("ses_1"), old("ses_2", parent="ses_1"), old("ses_3", parent="ses_2", days=5)]
-    assert chosen(family, OLDER) == []
-    [found] = choose_families([*family[:2], old("ses_3", parent="ses_2")], {}, OLDER, now=NOW).chosen
+    family = [
+        old_session("ses_1"),
+        old_session("ses_2", parent="ses_1"),
+        old_session("ses_3", parent="ses_2", days=5),
+    ]
+    assert choose(family, OLDER) == []
+    [found] = choose_families([*family[:2], old_session("ses_3", parent="ses_2")], {}, OLDER, now=NOW).chosen
     assert {each.id for each in found.members} == {"ses_1", "ses_2", "ses_3"}
 
 
 def test_the_least_recently_used_are_pruned_until_the_rest_fits() -> None:
-    sessions = [old("ses_1", days=3), old("ses_2", days=2), old("ses_3", days=1)]
+    sessions = [old_session("ses_1", days=3), old_session("ses_2", days=2), old_session("ses_3", days=1)]
     weights = {"ses_1": 50, "ses_2": 30, "ses_3": 20}
-    assert chosen(sessions, PrunePolicy(at_most=60), weights) == ["ses_1"]
-    assert chosen(sessions, PrunePolicy(at_most=40), weights) == ["ses_1", "ses_2"]
-    assert chosen(sessions, PrunePolicy(at_most=100), weights) == []
+    assert choose(sessions, PrunePolicy(at_most=60), weights) == ["ses_1"]
+    assert choose(sessions, PrunePolicy(at_most=40), weights) == ["ses_1", "ses_2"]
+    assert choose(sessions, PrunePolicy(at_most=100), weights) == []
 
 
 def test_recently_used_sessions_stay_however_large() -> None:
     choice = choose_families(
-        [old("ses_1", days=0)], {"ses_1": 99}, PrunePolicy(at_most=0), now=NOW + RECENT_MS // 2
+        [old_session("ses_1", days=0)], {"ses_1": 99}, PrunePolicy(at_most=0), now=NOW + RECENT_MS // 2
     )
     assert choice.chosen == ()
     assert [each.reason for each in choice.spared] == ["just used"]
 
 
 def test_other_projects_are_left_alone() -> None:
-    sessions = [old("ses_1"), replace(old("ses_2"), project_id=ProjectID("p2"))]
-    assert chosen(sessions, replace(OLDER, project=ProjectID("p2"))) == ["ses_2"]
+    sessions = [old_session("ses_1"), replace(old_session("ses_2"), project_id=ProjectID("p2"))]
+    assert choose(sessions, replace(OLDER, project=ProjectID("p2"))) == ["ses_2"]
 
 
 def test_a_cycle_of_parents_is_one_family() -> None:
-    families = to_families([old("ses_1", parent="ses_2"), old("ses_2", parent="ses_1")], {})
+    families = to_families([old_session("ses_1", parent="ses_2"), old_session("ses_2", parent="ses_1")], {})
     assert [{each.id for each in family.members} for family in families] == [{"ses_1", "ses_2"}]
 
 
 @given(st.lists(st.sampled_from(["none", *(f"ses_{n}" for n in range(8))]), min_size=8, max_size=8))
 def test_every_session_is_in_one_family(parents: list[str]) -> None:
     sessions = [
-        old(f"ses_{number}", parent=None if parent == "none" else parent)
+        old_session(f"ses_{number}", parent=None if parent == "none" else parent)
         for number, parent in enumerate(parents)
     ]
     members = [each.id for family in to_families(sessions, {}) for each in family.members]

@@ -13,12 +13,12 @@ from weft.model.part import ModelRef
         ("openrouter/moonshotai/kimi-k2", "openrouter", "moonshotai/kimi-k2"),
     ],
 )
-def test_a_model_is_named_by_its_provider_and_everything_after_the_first_slash(
+def test_a_model_name_is_a_provider_and_everything_after_the_first_slash(
     text: str, provider: str, model: str
 ) -> None:
     assert parse_ref(text) == ModelRef(provider_id=provider, model_id=model)
 
 
 @pytest.mark.parametrize("text", ["", "claude", "/claude", "anthropic/", "/"])
-def test_half_a_name_names_nothing(text: str) -> None:
+def test_an_incomplete_name_is_not_parsed(text: str) -> None:
     assert parse_ref(text) is None

@@ -21,13 +21,13 @@ def diff(file: str, before: str, after: str, additions: int = 1, deletions: int 
     return FileDiff(file=file, before=before, after=after, additions=additions, deletions=deletions)
 
 
-def test_what_is_small_is_left_as_it_is() -> None:
+def test_a_small_diff_is_unchanged() -> None:
     small = (diff("a", "one\n", "two\n"), diff("b", "", "new\n"))
     assert cap_diffs(small) == small
     assert is_capped(small)
 
 
-def test_a_large_file_with_a_small_change_keeps_the_lines_around_it() -> None:
+def test_a_large_file_with_a_small_change_keeps_the_surrounding_lines() -> None:
     lines = [f"line {number}\n" for number in range(100_000)]
     changed = [*lines[:50_000], "woven\n", *lines[50_001:]]
     [capped] = cap_diffs([diff("log", "".join(lines), "".join(changed))])
@@ -42,7 +42,7 @@ def test_a_large_file_with_a_small_change_keeps_the_lines_around_it() -> None:
     )
 
 
-def test_a_large_change_is_cut_at_a_line_and_says_so() -> None:
+def test_a_large_change_is_cut_at_a_line_with_a_notice() -> None:
     [capped] = cap_diffs(
         [diff("log", "", "x" * 99 + "\n" * 1 + ("y" * 99 + "\n") * 10_000, additions=10_001)]
     )
@@ -51,7 +51,7 @@ def test_a_large_change_is_cut_at_a_line_and_says_so() -> None:
     assert (capped.additions, capped.extra_) == (10_001, {TRUNCATED: True})
 
 
-def test_many_files_share_the_room_and_those_beyond_the_last_are_summed() -> None:
+def test_files_share_the_limit_and_those_beyond_the_last_are_summed_up() -> None:
     many = [diff(f"f{number}", "", "z" * 1000 + "\n", additions=2) for number in range(MAX_FILES + 500)]
     capped = cap_diffs(many)
     assert len(capped) == MAX_FILES
@@ -60,7 +60,7 @@ def test_many_files_share_the_room_and_those_beyond_the_last_are_summed() -> Non
     assert capped[-1].file == "501 and more files"
 
 
-def test_the_lines_around_a_change_tell_the_same_change() -> None:
+def test_the_capped_diff_shows_the_same_change() -> None:
     assert trim_unchanged("a\nb\n", "a\nc\n") == ("a\nb\n", "a\nc\n")
     same = "".join(f"{number}\n" for number in range(9))
     assert trim_unchanged(f"{same}old\n{same}", f"{same}{same}") == (
@@ -79,7 +79,7 @@ texts = st.text(alphabet="ab\né\ud800", max_size=60)
     st.integers(0, 200),
     st.integers(1, 8),
 )
-def test_whatever_the_diffs_the_bounds_hold_and_capping_twice_is_capping_once(
+def test_capping_keeps_the_limits_and_is_idempotent(
     diffs: list[FileDiff], per_file: int, in_all: int, files: int
 ) -> None:
     capped = cap_diffs(diffs, per_file=per_file, total=in_all, files=files)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.model.display import find_call_error, format_count, get_called_tool, strip_tags
+from weft.model.display import find_call_error, format_count, get_called_tool, make_call_title, strip_tags
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import AnyToolState, CallTime, CompletedState, ErrorState, ToolPart
 
@@ -29,7 +29,7 @@ from weft.model.part import AnyToolState, CallTime, CompletedState, ErrorState, 
         ("grep", "<file>\n</file>", "<file>\n</file>"),
     ],
 )
-def test_an_output_is_shown_without_the_tags_of_its_tool(tool: str, output: str, shown: str) -> None:
+def test_tags_of_a_tool_are_not_shown(tool: str, output: str, shown: str) -> None:
     assert strip_tags(tool, output) == shown
 
 
@@ -44,7 +44,7 @@ def call(tool: str, state: AnyToolState) -> ToolPart:
     )
 
 
-def test_a_call_that_made_no_sense_is_shown_as_a_failed_call_of_the_tool_that_was_meant() -> None:
+def test_an_invalid_call_is_shown_as_a_failed_call_of_the_tool_that_was_meant() -> None:
     time = CallTime(start=1, end=2)
     given = {"tool": "rread", "error": "there is no tool 'rread'"}
     invalid = call(
@@ -70,3 +70,9 @@ def test_counts_are_singular_or_plural() -> None:
         "1,200 files",
     ]
     assert format_count(1, "session is", "sessions are") == "1 session is"
+
+
+def test_a_call_that_asks_is_called_by_its_first_question() -> None:
+    questions = [{"question": "Which colour?", "header": "Colour"}, {"question": "Why?"}]
+    assert make_call_title({"questions": questions}) == "Which colour?"
+    assert make_call_title({"questions": []}) == '{"questions": []}'

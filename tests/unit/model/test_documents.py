@@ -36,24 +36,24 @@ KINDS = {
 DOCUMENTS = sorted(GOLDEN.glob("*/*.json"))
 
 
-def exactly(raw: bytes) -> object:
+def parse_exactly(raw: bytes) -> object:
     return json.loads(raw, parse_float=Decimal)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_document_is_written_as_it_was_read(path: Path) -> None:
+def test_a_document_survives_reading_and_writing(path: Path) -> None:
     raw, kind = path.read_bytes(), KINDS[path.parent.name]
     value = decode(raw, kind)
 
-    assert exactly(encode(value)) == exactly(raw)
-    assert exactly(encode_pretty(value)) == exactly(raw)
+    assert parse_exactly(encode(value)) == parse_exactly(raw)
+    assert parse_exactly(encode_pretty(value)) == parse_exactly(raw)
     assert from_plain(json.loads(raw), kind) == value
     assert from_plain(to_plain(value), kind) == value
     assert decode(encode(value), kind) == value
 
 
-def test_there_is_a_golden_document_of_every_part() -> None:
-    written = {exactly(path.read_bytes())["type"] for path in DOCUMENTS if path.parent.name == "part"}  # type: ignore[index]
+def test_every_kind_of_part_has_a_golden_document() -> None:
+    written = {parse_exactly(path.read_bytes())["type"] for path in DOCUMENTS if path.parent.name == "part"}  # type: ignore[index]
     known = {kind.__struct_config__.tag for kind in Part.__subclasses__() if kind is not UnknownPart}
     assert written == known
     assert len(known) == 12
@@ -70,13 +70,13 @@ def test_a_document_on_disk_has_two_spaces_and_no_newline_at_its_end() -> None:
 OLD_SESSION = b'{"id":"ses_1","version":"0.3.1","title":"old","time":{"created":1,"updated":2}}'
 
 
-def test_a_session_of_an_early_version_lacks_fields_and_is_read_all_the_same() -> None:
+def test_a_session_of_an_early_version_without_some_fields_is_read() -> None:
     session = decode(OLD_SESSION, SessionInfo)
     assert (session.slug, session.directory, session.project_id) == ("", "", "")
     assert encode(session) == OLD_SESSION
 
 
-def test_a_summary_without_files_is_given_them_when_it_is_written() -> None:
+def test_a_summary_without_files_is_written_with_an_empty_list() -> None:
     raw = b'{"id":"ses_1","time":{"created":1,"updated":2},"summary":{"additions":1,"deletions":0}}'
     assert json.loads(encode(decode(raw, SessionInfo)))["summary"] == {
         "additions": 1,

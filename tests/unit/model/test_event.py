@@ -94,13 +94,14 @@ OURS = {
 PLAIN = [{"type": name, "properties": properties} for name, properties in {**PROPERTIES, **OURS}.items()]
 
 
-def test_every_event_has_a_class_and_no_two_share_a_name() -> None:
-    assert set(KINDS) == {plain["type"] for plain in PLAIN}
+def test_every_event_has_a_class_and_a_unique_name() -> None:
+    examples = {plain["type"] for plain in PLAIN}
+    assert set(KINDS) == examples, "add an example of each new event to OURS"
     assert len(KINDS) == len(Event.__subclasses__()) - 1
 
 
 @pytest.mark.parametrize("plain", PLAIN, ids=lambda plain: plain["type"])
-def test_an_event_goes_over_the_wire_and_comes_back(plain: dict[str, Any]) -> None:
+def test_an_event_survives_encoding(plain: dict[str, Any]) -> None:
     event = event_from_plain(plain)
     assert type(event) is KINDS[plain["type"]]
     assert json.loads(encode(event_to_plain(event))) == plain
@@ -109,12 +110,12 @@ def test_an_event_goes_over_the_wire_and_comes_back(plain: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("plain", PLAIN, ids=lambda plain: plain["type"])
-def test_a_field_an_event_gained_later_survives(plain: dict[str, Any]) -> None:
+def test_an_unknown_field_of_an_event_survives(plain: dict[str, Any]) -> None:
     newer = {"type": plain["type"], "properties": {**plain["properties"], "new": {"a": [1]}}}
     assert json.loads(encode(event_to_plain(event_from_plain(newer)))) == newer
 
 
-def test_an_event_we_do_not_know_is_kept() -> None:
+def test_an_unknown_event_is_kept() -> None:
     properties = {"sessionID": SESSION, "deep": {"$extra": 1}}
     plain = {"type": "loom.threaded", "properties": properties}
     event = event_from_plain(plain)
@@ -131,12 +132,12 @@ def test_an_event_may_come_without_properties() -> None:
 
 
 @pytest.mark.parametrize("plain", [None, [], {}, {"type": 5}, {"properties": {}}, "session.idle"])
-def test_what_has_no_type_is_no_event(plain: Any) -> None:
+def test_a_value_without_a_type_is_not_an_event(plain: Any) -> None:
     with pytest.raises(DocumentError, match="the event has no type"):
         event_from_plain(plain)
 
 
-def test_properties_that_do_not_fit_are_refused_by_place() -> None:
+def test_properties_of_the_wrong_type_are_refused_with_their_path() -> None:
     with pytest.raises(DocumentError, match=r"stream: .*\$\.info\.time\.created"):
         event_from_plain(
             {"type": "session.created", "properties": {"info": {"id": "ses_1", "time": {"created": "x"}}}},
@@ -144,7 +145,7 @@ def test_properties_that_do_not_fit_are_refused_by_place() -> None:
         )
 
 
-def test_durable_are_the_events_that_change_what_is_at_rest() -> None:
+def test_events_that_change_stored_data_are_durable() -> None:
     assert isinstance(Durable, UnionType)
     assert {kind.type for kind in get_args(Durable)} == {
         "project.updated",
@@ -163,7 +164,7 @@ def test_durable_are_the_events_that_change_what_is_at_rest() -> None:
 
 
 @pytest.mark.parametrize("plain", PLAIN, ids=lambda plain: plain["type"])
-def test_an_event_knows_the_session_it_is_about(plain: dict[str, Any]) -> None:
+def test_an_event_names_its_session(plain: dict[str, Any]) -> None:
     properties = plain["properties"]
     inside = properties.get("info", properties.get("part", properties))
     about = (
@@ -177,6 +178,6 @@ def test_an_event_knows_the_session_it_is_about(plain: dict[str, Any]) -> None:
 SESSION_EVENTS = {"session.created", "session.updated", "session.deleted"}
 
 
-def test_an_event_about_no_session_says_so() -> None:
+def test_an_event_without_a_session_returns_none() -> None:
     assert session_of(SessionFailed()) is None
     assert session_of(UnknownEvent(named="x", properties={})) is None

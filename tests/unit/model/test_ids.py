@@ -16,6 +16,7 @@ from weft.model.ids import (
     WRAP,
     Mint,
     check_file_name,
+    check_file_names,
     check_id,
     check_new_id,
     id_sort_key,
@@ -28,14 +29,14 @@ PERIOD = WRAP // PER_MS
 YEAR = 366 * 24 * 3600 * 1000
 
 
-def at(text: str) -> int:
+def to_ms(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
 WRAPS = [
-    at("2024-06-10T02:35:18.400"),
-    at("2026-08-14T11:19:55.136"),
-    at("2028-10-17T20:04:31.872"),
+    to_ms("2024-06-10T02:35:18.400"),
+    to_ms("2026-08-14T11:19:55.136"),
+    to_ms("2028-10-17T20:04:31.872"),
 ]
 
 
@@ -43,7 +44,7 @@ def zeros(count: int) -> bytes:
     return bytes(count)
 
 
-def stopped(now: int) -> Mint:
+def mint_at(now: int) -> Mint:
     return Mint(lambda: now, zeros)
 
 
@@ -58,26 +59,26 @@ def stopped(now: int) -> Mint:
         ("2026-08-14T11:19:55.136", "000000000001", "fffffffffffe"),
     ],
 )
-def test_ids_are_spelled_as_opencode_spells_them(when: str, ascending: str, descending: str) -> None:
-    assert stopped(at(when)).message() == f"msg_{ascending}{'0' * 14}"
-    assert stopped(at(when)).session() == f"ses_{descending}{'0' * 14}"
+def test_ids_have_the_format_of_opencode(when: str, ascending: str, descending: str) -> None:
+    assert mint_at(to_ms(when)).message() == f"msg_{ascending}{'0' * 14}"
+    assert mint_at(to_ms(when)).session() == f"ses_{descending}{'0' * 14}"
 
 
-def test_a_later_vector() -> None:
+def test_ids_after_the_second_wrap_match_a_known_value() -> None:
     now = WRAPS[1] + 8070600491
-    assert stopped(now).part() == "prt_1e10b972b001" + "0" * 14
-    assert stopped(now).session() == "ses_e1ef468d4ffe" + "0" * 14
+    assert mint_at(now).part() == "prt_1e10b972b001" + "0" * 14
+    assert mint_at(now).session() == "ses_e1ef468d4ffe" + "0" * 14
     assert unwrap("prt_1e10b972b001" + "0" * 14, now) // PER_MS == now
 
 
-def test_two_ids_of_one_millisecond_count_up_and_down() -> None:
-    rising, falling = stopped(WRAPS[1]), stopped(WRAPS[1])
+def test_ids_of_one_millisecond_are_counted_up_or_down() -> None:
+    rising, falling = mint_at(WRAPS[1]), mint_at(WRAPS[1])
     assert [rising.message()[4:16], rising.message()[4:16]] == ["000000000001", "000000000002"]
     assert [falling.session()[4:16], falling.session()[4:16]] == ["fffffffffffe", "fffffffffffd"]
 
 
-def test_every_kind_has_its_prefix_and_all_share_one_count() -> None:
-    mint = stopped(WRAPS[1])
+def test_every_kind_has_its_prefix_and_all_share_one_counter() -> None:
+    mint = mint_at(WRAPS[1])
     made = [
         mint.message(),
         mint.part(),
@@ -91,7 +92,7 @@ def test_every_kind_has_its_prefix_and_all_share_one_count() -> None:
     assert [int(one.partition("_")[2][:12], 16) for one in made[:-1]] == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_tail_is_random_and_from_the_alphabet() -> None:
+def test_the_tail_is_random_and_alphanumeric() -> None:
     mint = seeded_mint(lambda: WRAPS[1])
     tails = {mint.message()[16:] for _ in range(100)}
     assert len(tails) == 100
@@ -102,8 +103,8 @@ def test_the_tail_is_random_and_from_the_alphabet() -> None:
 # --- order ---
 
 
-def test_ten_thousand_ids_in_one_millisecond_are_ten_thousand_and_in_order() -> None:
-    rising, falling = stopped(WRAPS[1]), stopped(WRAPS[1])
+def test_ten_thousand_ids_of_one_millisecond_are_distinct_and_in_order() -> None:
+    rising, falling = mint_at(WRAPS[1]), mint_at(WRAPS[1])
     messages = [rising.message() for _ in range(10_000)]
     sessions = [falling.session() for _ in range(10_000)]
     assert messages == sorted(set(messages))
@@ -121,15 +122,15 @@ def test_a_clock_that_steps_back_does_not_make_an_earlier_id() -> None:
 
 
 @given(st.lists(st.integers(0, 60_000), min_size=2, max_size=50))
-def test_whatever_the_clock_does_each_id_is_later_than_the_one_before(steps: list[int]) -> None:
+def test_every_id_is_later_than_the_one_before_whatever_the_clock_does(steps: list[int]) -> None:
     moments = iter(steps)
     mint = Mint(lambda: WRAPS[1] + next(moments), zeros)
     made = [mint.message() for _ in steps]
     assert all(earlier < later for earlier, later in pairwise(made))
 
 
-def test_threads_never_make_the_same_id() -> None:
-    mint, made = stopped(WRAPS[1]), list[str]()
+def test_threads_never_create_the_same_id() -> None:
+    mint, made = mint_at(WRAPS[1]), list[str]()
 
     def work() -> None:
         mine = [mint.part() for _ in range(500)]
@@ -148,7 +149,7 @@ def test_threads_never_make_the_same_id() -> None:
 
 
 @pytest.mark.parametrize("wrap", WRAPS)
-def test_ids_from_both_sides_of_a_wrap_stand_in_the_order_they_were_made(wrap: int) -> None:
+def test_ids_from_both_sides_of_a_wrap_are_sorted_by_creation(wrap: int) -> None:
     clock = HandClock(wrap - 3)
     mint = Mint(clock.now, zeros)
     made = []
@@ -162,19 +163,19 @@ def test_ids_from_both_sides_of_a_wrap_stand_in_the_order_they_were_made(wrap: i
 
 @given(st.integers(WRAPS[0] - YEAR, WRAPS[2] + YEAR), st.integers(-YEAR, YEAR), st.integers(1, 3))
 def test_an_id_and_its_year_give_the_exact_millisecond(now: int, off: int, count: int) -> None:
-    mint = stopped(now)
+    mint = mint_at(now)
     made = [mint.message() for _ in range(count)]
     assert unwrap(made[-1], now + off) == now * PER_MS + count
 
 
 @given(st.text(max_size=40), st.integers(0, 2**42))
-def test_an_id_that_is_not_ours_has_a_place_too(id: str, near: int) -> None:
+def test_an_id_of_another_program_can_be_sorted(id: str, near: int) -> None:
     number, text = id_sort_key(id, near)
     assert abs(number - near * PER_MS) <= WRAP
     assert text == id
 
 
-def test_ids_made_by_hand_stand_by_their_text_when_their_time_is_one() -> None:
+def test_handwritten_ids_of_equal_time_are_sorted_as_text() -> None:
     near = WRAPS[1]
     ids = ["msg_two", "msg_one", "msg_three"]
     assert sorted(ids, key=lambda one: id_sort_key(one, near)) == ["msg_one", "msg_three", "msg_two"]
@@ -184,7 +185,7 @@ def test_ids_made_by_hand_stand_by_their_text_when_their_time_is_one() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(PREFIXES))
-def test_what_we_make_is_accepted_when_it_comes_back(kind: str) -> None:
+def test_our_own_ids_are_accepted(kind: str) -> None:
     one = f"{PREFIXES[kind]}_{'0' * 26}"
     assert check_new_id(kind, one) == check_id(kind, one) == one
     assert check_file_name(kind, one) == one
@@ -222,12 +223,12 @@ UNUSUAL = ["ses", "ses_", "sesame", "ses_..", "ses_" + "0" * 41]
 
 
 @pytest.mark.parametrize("given", UNUSUAL)
-def test_what_another_program_may_have_called_a_session_is_looked_up(given: str) -> None:
+def test_unusual_session_ids_of_other_programs_can_be_looked_up(given: str) -> None:
     assert check_id("session", given) == check_file_name("session", given) == given
 
 
 @pytest.mark.parametrize("given", [each for each in HOSTILE if each not in UNUSUAL])
-def test_what_can_name_no_session_is_not_found(given: str) -> None:
+def test_an_impossible_session_id_is_not_found(given: str) -> None:
     with pytest.raises(NotFoundError) as caught:
         check_id("session", given)
     assert (caught.value.kind, caught.value.id) == ("session", given[:80])
@@ -239,10 +240,12 @@ def test_what_can_name_no_session_is_not_found(given: str) -> None:
 def test_an_invalid_file_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidIdError):
         check_file_name("message", name)
+    with pytest.raises(InvalidIdError):
+        check_file_names("message", ["msg_1", name, "msg_2"])
 
 
 @given(st.text(max_size=200))
-def test_whatever_passes_as_a_file_name_names_one_file_here(text: str) -> None:
+def test_every_accepted_file_name_names_one_file_in_the_directory(text: str) -> None:
     try:
         name = check_file_name("part", text)
     except InvalidIdError:
@@ -254,7 +257,7 @@ def test_whatever_passes_as_a_file_name_names_one_file_here(text: str) -> None:
 
 
 @given(st.sampled_from(sorted(PREFIXES)), st.text(max_size=60))
-def test_whatever_passes_as_an_id_is_also_a_file_name(kind: str, text: str) -> None:
+def test_every_accepted_id_is_a_valid_file_name(kind: str, text: str) -> None:
     try:
         one = check_id(kind, text)
     except NotFoundError:
@@ -262,7 +265,7 @@ def test_whatever_passes_as_an_id_is_also_a_file_name(kind: str, text: str) -> N
     assert check_file_name(kind, one) == one
 
 
-def test_a_refusal_does_not_repeat_a_novel() -> None:
+def test_an_error_does_not_repeat_a_long_id() -> None:
     for check, refusal in ((check_id, NotFoundError), (check_new_id, InvalidIdError)):
         with pytest.raises(refusal) as caught:
             check("session", "x" * 10_000)

@@ -31,37 +31,37 @@ def answer(id: str, created: int) -> AssistantMessage:
     return AssistantMessage(id=MessageID(id), session_id=SESSION, time=AssistantTime(created=created))
 
 
-def in_time(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+def sort_messages(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
     return sorted(messages, key=message_sort_key)
 
 
-def words(id: str) -> TextPart:
+def text_part(id: str) -> TextPart:
     return TextPart(id=PartID(id), session_id=SESSION, message_id=MessageID("msg_1"), text=id)
 
 
-def test_a_message_after_the_wrap_comes_after_one_before_it() -> None:
+def test_a_message_after_the_wrap_is_sorted_after_one_before_it() -> None:
     before = prompt("msg_fffffffff001AAAAAAAAAAAAAA", WRAP_2026 - 1)
     after = answer("msg_000000000001AAAAAAAAAAAAAA", WRAP_2026)
-    assert in_time([after, before]) == [before, after]
+    assert sort_messages([after, before]) == [before, after]
 
 
-def test_messages_of_one_millisecond_stand_in_the_order_they_were_made_also_on_the_wrap() -> None:
+def test_messages_of_one_millisecond_are_sorted_by_creation_even_across_the_wrap() -> None:
     made = seeded_mint(lambda: WRAP_2026)
     messages = [prompt(made.message(), WRAP_2026) for _ in range(5)]
-    assert in_time(reversed(messages)) == messages
+    assert sort_messages(reversed(messages)) == messages
 
 
-def test_a_message_with_an_id_somebody_typed_stands_where_its_time_puts_it() -> None:
+def test_a_message_with_a_handwritten_id_is_sorted_by_its_time() -> None:
     messages = [prompt("msg_zzz", 1), prompt("msg_hello", 2), prompt("msg_aaa", 3)]
-    assert in_time([messages[2], messages[0], messages[1]]) == messages
+    assert sort_messages([messages[2], messages[0], messages[1]]) == messages
 
 
-def test_parts_stand_by_unwrapped_id_around_their_message() -> None:
+def test_parts_are_sorted_by_unwrapped_id() -> None:
     clock = HandClock(WRAP_2026 - 2)
     mint = seeded_mint(clock.now)
     parts = []
     for _ in range(4):
-        parts.append(words(mint.part()))
+        parts.append(text_part(mint.part()))
         clock.turn(1)
     assert sort_parts(reversed(parts), prompt("msg_1", WRAP_2026 - 2)) == tuple(parts)
 
@@ -76,4 +76,4 @@ def test_the_order_does_not_depend_on_the_order_of_reading(steps: list[int], dic
         messages.append(prompt(mint.message(), clock.now()))
     read = messages.copy()
     dice.shuffle(read)
-    assert in_time(read) == messages
+    assert sort_messages(read) == messages

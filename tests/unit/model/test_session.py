@@ -12,13 +12,13 @@ from weft.model.session import SessionInfo, SessionTime, is_default_title, make_
 NEW_YEAR_2026 = 1767225600000
 
 
-def test_a_session_without_a_title_says_when_it_was_made() -> None:
+def test_the_default_title_contains_the_creation_time() -> None:
     assert make_default_title(NEW_YEAR_2026 + 7) == "New session - 2026-01-01T00:00:00.007Z"
     assert make_default_title(NEW_YEAR_2026, child=True) == "Child session - 2026-01-01T00:00:00.000Z"
 
 
 @given(st.integers(0, 4_102_444_800_000), st.booleans())
-def test_a_default_title_is_known_again_and_exact_to_the_millisecond(now: int, child: bool) -> None:
+def test_a_default_title_is_recognised_with_millisecond_precision(now: int, child: bool) -> None:
     title = make_default_title(now, child=child)
     assert is_default_title(title)
     when = datetime.fromisoformat(title.partition(" - ")[2])
@@ -39,7 +39,7 @@ def test_a_default_title_is_known_again_and_exact_to_the_millisecond(now: int, c
         "New session - ٢٠٢٦-01-01T00:00:00.000Z",
     ],
 )
-def test_a_title_somebody_chose_is_not_a_default_one(title: str) -> None:
+def test_a_chosen_title_is_not_a_default_title(title: str) -> None:
     assert not is_default_title(title)
 
 
@@ -47,7 +47,7 @@ def session(id: str, created: int) -> SessionInfo:
     return SessionInfo(id=SessionID(id), time=SessionTime(created=created, updated=0))
 
 
-def test_sessions_stand_by_time_and_never_by_id() -> None:
+def test_sessions_are_sorted_by_time_and_never_by_id() -> None:
     before_the_wrap = session("ses_000000000ffeAAAAAAAAAAAAAA", 1786706395135)
     after_the_wrap = session("ses_fffffffffffeAAAAAAAAAAAAAA", 1786706395136)
     oldest = session("ses_417d96fffffeAAAAAAAAAAAAAA", 1)

@@ -37,7 +37,7 @@ def answer(id: str, created: int) -> AssistantMessage:
     return AssistantMessage(id=MessageID(id), session_id=SESSION, time=AssistantTime(created=created))
 
 
-def words(message: str, id: str, text: str = "") -> TextPart:
+def text_part(message: str, id: str, text: str = "") -> TextPart:
     return TextPart(id=PartID(id), session_id=SESSION, message_id=MessageID(message), text=text)
 
 
@@ -52,7 +52,7 @@ def growth(message: str, id: str, delta: str, offset: int) -> PartGrew:
     )
 
 
-def folded(*events: Event) -> list[MessageWithParts]:
+def fold(*events: Event) -> list[MessageWithParts]:
     transcript = Transcript()
     transcript.feed(*events)
     return transcript.messages()
@@ -61,28 +61,28 @@ def folded(*events: Event) -> list[MessageWithParts]:
 # --- growth ---
 
 
-def test_text_grows_where_it_ends() -> None:
-    part = words("msg_1", "prt_1", "ab")
+def test_growth_is_appended_at_the_end_of_the_text() -> None:
+    part = text_part("msg_1", "prt_1", "ab")
     assert grow_part(part, growth("msg_1", "prt_1", "cd", 2)) == replace(part, text="abcd")
 
 
-def test_saying_it_twice_changes_nothing_also_when_more_was_said_in_between() -> None:
-    part = words("msg_1", "prt_1", "abcd")
+def test_repeated_growth_changes_nothing_even_if_other_growth_came_between() -> None:
+    part = text_part("msg_1", "prt_1", "abcd")
     assert grow_part(part, growth("msg_1", "prt_1", "cd", 2)) == part
     assert grow_part(part, growth("msg_1", "prt_1", "ab", 0)) == part
 
 
-def test_growth_that_overlaps_joins_on() -> None:
-    assert grow_part(words("msg_1", "prt_1", "abc"), growth("msg_1", "prt_1", "cd", 2)).text == "abcd"
+def test_overlapping_growth_is_joined() -> None:
+    assert grow_part(text_part("msg_1", "prt_1", "abc"), growth("msg_1", "prt_1", "cd", 2)).text == "abcd"
 
 
-def test_growth_with_a_gap_before_it_is_passed_over() -> None:
-    part = words("msg_1", "prt_1", "ab")
+def test_growth_after_a_gap_is_ignored() -> None:
+    part = text_part("msg_1", "prt_1", "ab")
     assert grow_part(part, growth("msg_1", "prt_1", "d", 3)) == part
     assert grow_part(part, growth("msg_1", "prt_1", "d", -1)) == part
 
 
-def test_thought_grows_too_and_what_has_no_text_does_not() -> None:
+def test_reasoning_grows_and_parts_without_text_do_not() -> None:
     part, message = PartID("prt_1"), MessageID("msg_1")
     thought = ReasoningPart(id=part, session_id=SESSION, message_id=message, text="a", time=Span(start=1))
     mark = CompactionPart(id=part, session_id=SESSION, message_id=message, auto=True)
@@ -97,36 +97,38 @@ def test_thought_grows_too_and_what_has_no_text_does_not() -> None:
 
 def test_a_history_folds_to_messages_with_their_parts_oldest_first() -> None:
     first, second = prompt("msg_2", 1), answer("msg_1", 2)
-    assert folded(
+    assert fold(
         MessageUpdated(info=second),
         MessageUpdated(info=first),
-        PartUpdated(part=words("msg_1", "prt_2", "b")),
-        PartUpdated(part=words("msg_1", "prt_1", "a")),
+        PartUpdated(part=text_part("msg_1", "prt_2", "b")),
+        PartUpdated(part=text_part("msg_1", "prt_1", "a")),
         SessionIdled(session_id=SESSION),
     ) == [
         MessageWithParts(info=first, parts=()),
-        MessageWithParts(info=second, parts=(words("msg_1", "prt_1", "a"), words("msg_1", "prt_2", "b"))),
+        MessageWithParts(
+            info=second, parts=(text_part("msg_1", "prt_1", "a"), text_part("msg_1", "prt_2", "b"))
+        ),
     ]
 
 
-def test_a_part_that_comes_before_its_message_waits_for_it() -> None:
-    part = PartUpdated(part=words("msg_1", "prt_1", "a"))
+def test_a_part_that_arrives_before_its_message_waits_for_it() -> None:
+    part = PartUpdated(part=text_part("msg_1", "prt_1", "a"))
     grew = growth("msg_1", "prt_1", "b", 1)
-    assert folded(part, grew) == []
-    assert folded(part, grew, MessageUpdated(info=prompt("msg_1", 1))) == [
-        MessageWithParts(info=prompt("msg_1", 1), parts=(words("msg_1", "prt_1", "ab"),))
+    assert fold(part, grew) == []
+    assert fold(part, grew, MessageUpdated(info=prompt("msg_1", 1))) == [
+        MessageWithParts(info=prompt("msg_1", 1), parts=(text_part("msg_1", "prt_1", "ab"),))
     ]
 
 
-def test_a_message_that_is_removed_takes_its_parts_along() -> None:
+def test_removing_a_message_removes_its_parts() -> None:
     said = MessageUpdated(info=prompt("msg_1", 1))
-    part = PartUpdated(part=words("msg_1", "prt_1", "a"))
+    part = PartUpdated(part=text_part("msg_1", "prt_1", "a"))
     gone = MessageRemoved(session_id=SESSION, message_id=MessageID("msg_1"))
-    assert folded(said, part, gone, gone) == []
-    assert folded(said, part, gone, said) == [MessageWithParts(info=prompt("msg_1", 1), parts=())]
+    assert fold(said, part, gone, gone) == []
+    assert fold(said, part, gone, said) == [MessageWithParts(info=prompt("msg_1", 1), parts=())]
 
 
-def test_a_message_whose_time_changed_moves() -> None:
+def test_a_message_whose_time_changed_is_moved() -> None:
     transcript = Transcript()
     transcript.feed(MessageUpdated(info=prompt("msg_1", 1)), MessageUpdated(info=prompt("msg_2", 2)))
     transcript.feed(MessageUpdated(info=prompt("msg_1", 3)))
@@ -134,20 +136,20 @@ def test_a_message_whose_time_changed_moves() -> None:
 
 
 def test_one_message_can_be_looked_up() -> None:
-    transcript = Transcript([MessageWithParts(info=prompt("msg_1", 1), parts=(words("msg_1", "prt_1"),))])
+    transcript = Transcript([MessageWithParts(info=prompt("msg_1", 1), parts=(text_part("msg_1", "prt_1"),))])
     assert transcript.find(MessageID("msg_1")) == transcript.messages()[0]
     assert transcript.find(MessageID("msg_2")) is None
 
 
-def test_what_did_not_change_is_the_same_object_and_what_did_is_seen_at_once() -> None:
+def test_unchanged_messages_are_the_same_objects_and_changes_are_visible_at_once() -> None:
     transcript = Transcript()
     said = [MessageUpdated(info=prompt(f"msg_{number}", number)) for number in (1, 2, 3)]
     transcript.feed(*said)
     one, two, three = transcript.messages()
-    transcript.feed(PartUpdated(part=words("msg_2", "prt_1", "a")))
+    transcript.feed(PartUpdated(part=text_part("msg_2", "prt_1", "a")))
     first, second, last = transcript.messages()
     assert (first is one, last is three) == (True, True)
-    assert second == replace(two, parts=(words("msg_2", "prt_1", "a"),))
+    assert second == replace(two, parts=(text_part("msg_2", "prt_1", "a"),))
     assert transcript.find(MessageID("msg_2")) is second
     transcript.feed(MessageRemoved(session_id=SESSION, message_id=MessageID("msg_3")))
     assert transcript.messages() == [first, second]
@@ -155,7 +157,7 @@ def test_what_did_not_change_is_the_same_object_and_what_did_is_seen_at_once() -
     assert transcript.messages() == [second, three]
 
 
-def test_a_new_message_is_later_than_all_before_and_no_two_get_the_same_time() -> None:
+def test_new_messages_are_later_than_all_others_and_have_distinct_times() -> None:
     transcript = Transcript([MessageWithParts(info=prompt("msg_1", 7), parts=())])
     assert [transcript.next_time(now) for now in (3, 3, 20, 20, 4)] == [8, 9, 20, 21, 22]
     transcript.feed(MessageUpdated(info=prompt("msg_2", 50)))
@@ -177,7 +179,7 @@ def history(steps: list[tuple[int, int]]) -> list[MessageWithParts]:
         info: AnyMessage = say(mint.message(), clock.now())
         made: list[AnyPart] = []
         for count in range(parts):
-            made.append(words(info.id, mint.part(), f"{number}.{count}"))
+            made.append(text_part(info.id, mint.part(), f"{number}.{count}"))
             clock.turn(wait)
         stored.append(MessageWithParts(info=info, parts=tuple(made)))
     return stored
@@ -192,7 +194,7 @@ def test_messages_and_parts_may_arrive_in_any_order(steps: list[tuple[int, int]]
     events: list[Event] = [MessageUpdated(info=message.info) for message in stored]
     events += [PartUpdated(part=part) for message in stored for part in message.parts]
     dice.shuffle(events)
-    assert folded(*events) == stored
+    assert fold(*events) == stored
     assert Transcript(stored).messages() == stored
     assert Transcript(reversed(stored)).messages() == stored
 
@@ -203,13 +205,13 @@ def list_events(steps: list[tuple[int, int]], dice: Random) -> list[Durable]:
     for message in history(steps):
         events.append(MessageUpdated(info=message.info))
         for part in message.parts:
-            events += life_of(part, dice)
+            events += list_events_of(part, dice)
         if dice.random() < 0.1:
             events.append(MessageRemoved(session_id=SESSION, message_id=message.info.id))
     return events
 
 
-def life_of(part: AnyPart, dice: Random) -> list[Durable]:
+def list_events_of(part: AnyPart, dice: Random) -> list[Durable]:
     assert isinstance(part, TextPart)
     events: list[Durable] = [PartUpdated(part=replace(part, text=""))]
     events += [growth(part.message_id, part.id, letter, at) for at, letter in enumerate(part.text)]
@@ -222,14 +224,14 @@ def life_of(part: AnyPart, dice: Random) -> list[Durable]:
 
 
 @given(STEPS, st.randoms(), st.floats(0, 1))
-def test_a_stored_history_and_the_events_since_give_what_all_events_give(
+def test_a_stored_history_plus_later_events_equals_all_events(
     steps: list[tuple[int, int]], dice: Random, share: float
 ) -> None:
     events = list_events(steps, dice)
     cut = int(len(events) * share)
-    resumed = Transcript(folded(*events[:cut]))
+    resumed = Transcript(fold(*events[:cut]))
     resumed.feed(*events[cut:])
-    assert resumed.messages() == folded(*events)
+    assert resumed.messages() == fold(*events)
 
 
 @given(STEPS, st.randoms())
@@ -237,29 +239,29 @@ def test_a_transcript_can_be_read_between_events(steps: list[tuple[int, int]], d
     events, transcript = list_events(steps, dice), Transcript()
     for number, event in enumerate(events, 1):
         transcript.feed(event)
-        assert transcript.messages() == folded(*events[:number])
+        assert transcript.messages() == fold(*events[:number])
 
 
 @given(STEPS, st.randoms())
-def test_telling_every_event_twice_is_telling_it_once(steps: list[tuple[int, int]], dice: Random) -> None:
+def test_folding_every_event_twice_equals_folding_it_once(steps: list[tuple[int, int]], dice: Random) -> None:
     events = list_events(steps, dice)
-    assert folded(*(event for event in events for _ in range(2))) == folded(*events)
+    assert fold(*(event for event in events for _ in range(2))) == fold(*events)
 
 
 @given(STEPS, st.randoms())
-def test_hearing_old_growth_again_takes_nothing_away(steps: list[tuple[int, int]], dice: Random) -> None:
+def test_old_growth_does_not_remove_text(steps: list[tuple[int, int]], dice: Random) -> None:
     events = list_events(steps, dice)
     old = [event for event in events if isinstance(event, PartGrew)]
-    assert folded(*events, *old) == folded(*events)
+    assert fold(*events, *old) == fold(*events)
     dice.shuffle(old)
-    assert folded(*events, *old) == folded(*events)
+    assert fold(*events, *old) == fold(*events)
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_the_memory_store_and_a_fold_of_the_same_events_agree(seed: int) -> None:
+async def test_the_memory_store_and_a_fold_of_its_events_agree(seed: int) -> None:
     dice = Random(seed)
     events = list_events([(dice.randrange(3), dice.randrange(4)) for _ in range(12)], dice)
     store = MemoryStore()
     for event in events:
         await store.apply(event)
-    assert await store.list_messages(SESSION) == folded(*events)
+    assert await store.list_messages(SESSION) == fold(*events)

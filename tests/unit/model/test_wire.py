@@ -27,6 +27,7 @@ from weft.model.wire import (
     encode,
     encode_many,
     encode_pretty,
+    encode_sorted,
     from_plain,
     parse,
     to_plain,
@@ -43,20 +44,20 @@ def golden(name: str) -> dict[str, Any]:
     return found
 
 
-def exactly(raw: bytes) -> Any:
+def parse_exactly(raw: bytes) -> Any:
     return json.loads(raw, parse_float=Decimal)
 
 
-def again(raw: bytes, kind: Any = AnyPart) -> Any:
+def decode_and_encode(raw: bytes, kind: Any = AnyPart) -> Any:
     """Return a document after decoding and encoding, compact and as on disk (which must agree)."""
     value = decode(raw, kind)
-    assert exactly(encode(value)) == exactly(encode_pretty(value))
-    return exactly(encode(value))
+    assert parse_exactly(encode(value)) == parse_exactly(encode_pretty(value))
+    return parse_exactly(encode(value))
 
 
-def survives(document: dict[str, Any], kind: Any = AnyPart) -> bool:
+def is_unchanged(document: dict[str, Any], kind: Any = AnyPart) -> bool:
     raw = json.dumps(document).encode()
-    return bool(again(raw, kind) == exactly(raw))
+    return bool(decode_and_encode(raw, kind) == parse_exactly(raw))
 
 
 # --- names ---
@@ -79,7 +80,7 @@ def test_wire_names_follow_one_rule(ours: str, theirs: str) -> None:
     assert wire_name(ours) == theirs
 
 
-# --- what we do not know ---
+# --- unknown fields and types ---
 
 
 def test_unknown_fields_survive_at_three_levels() -> None:
@@ -88,15 +89,15 @@ def test_unknown_fields_survive_at_three_levels() -> None:
     document["state"]["new"] = [1.5, "b"]
     document["state"]["time"]["new"] = True
     document["state"]["attachments"][0]["new"] = {"deep": {"deeper": []}}
-    assert survives(document)
+    assert is_unchanged(document)
 
 
-def test_an_unknown_field_survives_a_change_of_what_we_know() -> None:
+def test_an_unknown_field_survives_a_change_of_known_fields() -> None:
     part = decode(json.dumps({**TEXT, "new": [1]}).encode(), AnyPart)
     assert to_plain(replace(part, text="b")) == {**TEXT, "text": "b", "new": [1]}
 
 
-def test_what_we_know_wins_over_what_was_carried() -> None:
+def test_a_known_field_wins_over_an_unknown_one_of_the_same_name() -> None:
     carried = TextPart(
         id=PartID("prt_1"),
         session_id=SessionID("ses_1"),
@@ -112,16 +113,16 @@ def test_a_document_without_unknown_fields_carries_nothing() -> None:
     assert from_plain(TEXT, AnyPart).extra_ is UNSET
 
 
-def test_a_part_of_an_unknown_type_is_kept_as_it_came() -> None:
+def test_a_part_of_an_unknown_type_is_kept_unchanged() -> None:
     document = {**TEXT, "type": "hologram", "beam": {"text": 1}}
     part = decode(json.dumps(document).encode(), AnyPart)
     assert isinstance(part, UnknownPart)
     assert (part.id, part.message_id) == ("prt_1", "msg_1")
-    assert survives(document)
+    assert is_unchanged(document)
 
 
 def test_an_unknown_source_and_an_unknown_failure_keep_their_names() -> None:
-    assert survives(
+    assert is_unchanged(
         {**golden("part/file-image"), "source": {"type": "web", "text": {"value": "@", "start": 0, "end": 1}}}
     )
     failed = {
@@ -131,36 +132,36 @@ def test_an_unknown_source_and_an_unknown_failure_keep_their_names() -> None:
     message = decode(json.dumps(failed).encode(), AnyMessage)
     assert isinstance(message, AssistantMessage)
     assert isinstance(message.error, OtherFailure)
-    assert survives(failed, AnyMessage)
+    assert is_unchanged(failed, AnyMessage)
 
 
-def test_a_part_that_calls_itself_by_our_name_for_the_unknown_stays_what_it_is() -> None:
-    assert survives({**TEXT, "type": "$unknown"})
-    assert survives({**golden("message/assistant"), "error": {"name": "$other"}}, AnyMessage)
+def test_a_part_whose_type_is_our_marker_for_unknown_types_is_kept() -> None:
+    assert is_unchanged({**TEXT, "type": "$unknown"})
+    assert is_unchanged({**golden("message/assistant"), "error": {"name": "$other"}}, AnyMessage)
 
 
-def test_a_part_without_a_type_is_no_part() -> None:
+def test_a_part_without_a_type_is_refused() -> None:
     with pytest.raises(DocumentError, match="type"):
         decode(b'{"id":"prt_1","sessionID":"ses_1","messageID":"msg_1","text":"a"}', AnyPart)
 
 
-def test_an_unknown_role_is_refused_because_history_would_be_sent_wrongly() -> None:
+def test_an_unknown_role_is_refused() -> None:
     with pytest.raises(DocumentError, match="role"):
         decode(json.dumps({**golden("message/user"), "role": "narrator"}).encode(), AnyMessage)
 
 
 @pytest.mark.parametrize("held", [{"a": 1}, 5, None, [], {"$extra": {"$extra": 1}}])
-def test_a_key_with_the_name_we_use_ourselves_is_a_key_like_any_other(held: Any) -> None:
-    assert survives({**TEXT, "$extra": held})
-    assert survives({**TEXT, "$extra": held, "metadata": {"$extra": held, "list": [{"$extra": held}]}})
-    assert survives({**TEXT, "new": {"$extra": held}})
-    assert survives({**TEXT, "text": "$extra"})
+def test_a_key_with_our_internal_name_survives(held: Any) -> None:
+    assert is_unchanged({**TEXT, "$extra": held})
+    assert is_unchanged({**TEXT, "$extra": held, "metadata": {"$extra": held, "list": [{"$extra": held}]}})
+    assert is_unchanged({**TEXT, "new": {"$extra": held}})
+    assert is_unchanged({**TEXT, "text": "$extra"})
 
 
-def test_spelling_that_key_with_escapes_makes_no_difference() -> None:
+def test_an_escaped_key_with_our_internal_name_survives() -> None:
     for key in (b"\\u0024extra", b"$\\u0065xtra", b"$ext\\u0072a"):
         raw = json.dumps(TEXT).encode()[:-1] + b',"' + key + b'":{"text":"theirs"}}'
-        assert again(raw) == {**TEXT, "$extra": {"text": "theirs"}}
+        assert decode_and_encode(raw) == {**TEXT, "$extra": {"text": "theirs"}}
 
 
 SHAPES: dict[str, Any] = {
@@ -223,16 +224,29 @@ def objects(document: dict[str, Any]) -> list[dict[str, Any]]:
     st.dictionaries(ANY_TEXT.filter(lambda key: key not in KNOWN), ANY_JSON, min_size=1, max_size=3),
     st.data(),
 )
-def test_anything_at_all_added_anywhere_to_a_document_survives(
+def test_any_value_added_anywhere_in_a_document_survives(
     name: str, added: dict[str, Any], data: st.DataObject
 ) -> None:
     document = golden(name)
     data.draw(st.sampled_from(objects(document))).update(added)
-    assert survives(document, SHAPES[name])
+    assert is_unchanged(document, SHAPES[name])
+
+
+@given(
+    st.sampled_from(sorted(SHAPES)),
+    st.dictionaries(ANY_TEXT.filter(lambda key: key not in KNOWN), ANY_JSON, max_size=2),
+)
+def test_sorted_encoding_differs_only_in_the_order_of_keys(name: str, added: dict[str, Any]) -> None:
+    value = decode(json.dumps(golden(name) | added).encode(), SHAPES[name])
+    found = encode_sorted(value)
+    assert parse(found) == parse(encode(value))
+    keys: list[list[str]] = []
+    json.loads(found, object_pairs_hook=lambda pairs: keys.append([key for key, _ in pairs]))
+    assert all(each == sorted(each) for each in keys)
 
 
 @given(st.binary(max_size=200) | ANY_TEXT.map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_bytes_that_are_no_document_raise_a_document_error_and_nothing_else(raw: bytes) -> None:
+def test_invalid_bytes_raise_a_document_error_and_nothing_else(raw: bytes) -> None:
     with pytest.raises(DocumentError):
         decode(raw, AnyPart)
 
@@ -243,11 +257,11 @@ def test_bytes_that_are_no_document_raise_a_document_error_and_nothing_else(raw:
 @pytest.mark.parametrize(
     "odd", [HALF, f"a{HALF}b", "\udc00", "\x00", "\x1b[0m", "\u2028", "\ufeff", "🧵", "é"]
 )
-def test_odd_characters_survive_as_text_as_key_and_in_free_places(odd: str) -> None:
-    assert survives({**TEXT, "text": odd, "metadata": {odd: [odd]}, odd: {odd: odd}})
+def test_unusual_characters_survive_as_text_as_keys_and_in_free_form_values(odd: str) -> None:
+    assert is_unchanged({**TEXT, "text": odd, "metadata": {odd: [odd]}, odd: {odd: odd}})
 
 
-def test_many_values_are_encoded_like_each() -> None:
+def test_encoding_many_values_equals_encoding_each() -> None:
     here: Any = {"session_id": SessionID("ses_1"), "message_id": MessageID("msg_1")}
     plain = [TextPart(id=PartID("prt_1"), **here, text=text) for text in ("", "a\nb", '"$extra"', "$")]
     unknown = decode(encode(plain[0])[:-1] + b',"later":{"a":1}}', AnyPart)
@@ -257,7 +271,7 @@ def test_many_values_are_encoded_like_each() -> None:
     assert encode_pretty(half, compact=encode(half)) == encode_pretty(half)
 
 
-def test_what_is_not_utf8_is_refused_by_name() -> None:
+def test_text_that_is_not_utf8_is_refused_with_its_name() -> None:
     with pytest.raises(DocumentError, match="a file: not JSON"):
         decode(json.dumps(TEXT).encode().replace(b'"a"', b'"\xff"'), AnyPart, where="a file")
 
@@ -265,14 +279,14 @@ def test_what_is_not_utf8_is_refused_by_name() -> None:
 # --- numbers ---
 
 
-def test_integers_stay_integers_however_big() -> None:
+def test_large_integers_stay_integers() -> None:
     raw = json.dumps({**TEXT, "new": 2**200, "time": {"start": 1736500000000}}).encode()
     assert decode(raw, AnyPart).time.start == 1736500000000
     assert str(2**200) in encode(decode(raw, AnyPart)).decode()
-    assert survives(json.loads(raw))
+    assert is_unchanged(json.loads(raw))
 
 
-def test_a_time_that_came_as_a_float_is_an_integer() -> None:
+def test_a_time_given_as_a_float_is_read_as_an_integer() -> None:
     raw = json.dumps({**TEXT, "time": {"start": 1000.0}, "new": 1.0}).encode()
     assert encode(decode(raw, AnyPart)) == encode(decode(raw.replace(b"1000.0", b"1000"), AnyPart))
 
@@ -282,15 +296,15 @@ FINISH = golden("part/step-finish")
 
 @pytest.mark.parametrize("cost", ["0", "3", "0.1", "0.0123456", "1e-7", "0.12345678901234567890123", "1e400"])
 @pytest.mark.parametrize("more", ["", ',"new":1', ',"new":"\\ud83d"', ',"new":0.12345678901234567890123'])
-def test_money_is_exact_whatever_else_the_document_holds(cost: str, more: str) -> None:
+def test_costs_are_exact_whatever_else_the_document_contains(cost: str, more: str) -> None:
     raw = json.dumps({**FINISH, "cost": 77}).replace("77", cost)[:-1].encode() + more.encode() + b"}"
     part = decode(raw, AnyPart)
     assert isinstance(part, StepFinishPart)
     assert part.cost == Decimal(cost)
-    assert again(raw) == exactly(raw)
+    assert decode_and_encode(raw) == parse_exactly(raw)
 
 
-def test_a_number_beyond_all_numbers_is_refused() -> None:
+def test_a_number_out_of_range_is_refused() -> None:
     for key in ("cost", "new"):
         raw = json.dumps({**FINISH, key: 77}).replace("77", "1e99999999999999999999").encode()
         with pytest.raises(DocumentError, match="1e99999999999999999999"):
@@ -308,14 +322,14 @@ def test_an_invalid_json_number_is_refused(raw: bytes) -> None:
 
 @pytest.mark.parametrize("depth", [1_100, 100_000])
 @pytest.mark.parametrize("key", ["new", "metadata", "text"])
-def test_a_document_nested_too_deeply_is_refused_and_nobody_falls_over(depth: int, key: str) -> None:
+def test_a_deeply_nested_document_is_refused_without_a_crash(depth: int, key: str) -> None:
     nest = b'{"a":' * depth + b"1" + b"}" * depth
     raw = json.dumps({**TEXT, key: 77}).encode().replace(b"77", nest)
     with pytest.raises(DocumentError):
         decode(raw, AnyPart)
 
 
-def test_what_can_be_read_and_is_too_deep_to_be_written_says_so() -> None:
+def test_a_document_too_deep_to_write_raises_an_error() -> None:
     nest = b"[" * 900 + b"]" * 900
     raw = json.dumps({**TEXT, "text": HALF, "metadata": {"a": 77}}).encode().replace(b"77", nest)
     deep = decode(raw, AnyPart)
@@ -324,17 +338,17 @@ def test_what_can_be_read_and_is_too_deep_to_be_written_says_so() -> None:
             write(deep)
 
 
-def test_a_document_of_sane_depth_survives_with_everything_odd_in_it() -> None:
+def test_a_nested_document_with_unusual_values_survives() -> None:
     nest: Any = HALF
     for _ in range(100):
         nest = {"$extra": [nest]}
-    assert survives({**TEXT, "metadata": {"a": nest}, "new": nest})
+    assert is_unchanged({**TEXT, "metadata": {"a": nest}, "new": nest})
 
 
 # --- defaults, nulls, wrong types ---
 
 
-def test_what_a_document_always_carries_is_written_even_when_it_is_the_default() -> None:
+def test_required_fields_are_written_even_if_they_have_the_default() -> None:
     assert json.loads(encode(Tokens())) == {
         "input": 0,
         "output": 0,
@@ -344,7 +358,7 @@ def test_what_a_document_always_carries_is_written_even_when_it_is_the_default()
     assert to_plain(Tokens()) == json.loads(encode(Tokens()))
 
 
-def test_a_default_that_could_be_changed_is_nobody_elses() -> None:
+def test_mutable_defaults_are_not_shared() -> None:
     one, other = AgentInfo(name="a", mode="all"), AgentInfo(name="b", mode="all")
     one.options["loom"] = 1
     assert other.options == {}
@@ -368,7 +382,7 @@ def test_an_explicit_null_reads_as_absent_where_absence_is_allowed() -> None:
         ({"new": 1, "synthetic": "yes"}, r"\$\.synthetic"),
     ],
 )
-def test_a_wrong_type_names_the_place(changed: dict[str, Any], path: str) -> None:
+def test_a_wrong_type_is_reported_with_its_path(changed: dict[str, Any], path: str) -> None:
     with pytest.raises(DocumentError, match=rf"prt_1\.json: .*{path}") as caught:
         decode(json.dumps({**TEXT, **changed}).encode(), AnyPart, where="prt_1.json")
     assert caught.value.where == "prt_1.json"
@@ -379,12 +393,17 @@ def test_a_missing_field_is_named() -> None:
         decode(json.dumps({**TEXT, "type": "tool"}).encode(), AnyPart)
 
 
-def test_a_field_twice_counts_as_the_last_as_in_javascript() -> None:
+def test_of_duplicate_fields_the_last_counts_as_in_javascript() -> None:
     raw = json.dumps(TEXT).encode()[:-1] + b',"text":"b"}'
     assert decode(raw, AnyPart).text == "b"
 
 
-def test_a_document_in_any_order_is_the_same_document() -> None:
+def test_the_order_of_fields_does_not_matter() -> None:
     turned = dict(reversed({**golden("part/file"), "new": 1}.items()))
     assert isinstance(decode(json.dumps(turned).encode(), AnyPart), FilePart)
-    assert survives(turned)
+    assert is_unchanged(turned)
+
+
+def test_half_a_surrogate_pair_in_place_of_an_object_is_refused() -> None:
+    with pytest.raises(DocumentError, match="half a surrogate pair"):
+        decode(b'{"input": "\\ud800"}', Tokens)

@@ -240,12 +240,12 @@ def sessions(draw: st.DrawFn) -> SessionExport:
 
 @settings(max_examples=150)
 @given(sessions(), st.sampled_from(["file", "live"]))
-def test_nothing_that_was_said_is_anything_but_text(session: SessionExport, kind: PageKind) -> None:
+def test_conversation_text_never_becomes_markup(session: SessionExport, kind: PageKind) -> None:
     page = render_page(SharedSession(id="x", export=session), kind=kind)
     assert list(faults(page, kind)) == []
 
 
-def test_the_checks_find_what_they_are_for() -> None:
+def test_the_checks_of_this_file_can_fail() -> None:
     page = render_page(SharedSession(id="x", export=export()), kind="file").decode()
     assert list(faults(page.encode(), "file")) == []
     for planted in (
@@ -260,7 +260,7 @@ def test_the_checks_find_what_they_are_for() -> None:
         assert list(faults(page.replace("<main>", f"<main>{planted}").encode(), "file")), planted
 
 
-def test_a_page_is_walked_through_by_its_headings() -> None:
+def test_every_message_of_a_page_has_a_heading() -> None:
     page = render_page(SharedSession(id="x", export=export(), busy=True), kind="file").decode()
     assert re.findall(r"<h[12].*?>", page) == ["<h1>"] + ['<h2 class="about">'] * page.count("<article")
     assert '<p class="about" role="status">working …</p>' in page
@@ -269,11 +269,11 @@ def test_a_page_is_walked_through_by_its_headings() -> None:
 @pytest.mark.parametrize(
     "address", ["javascript:x", "data:text/html,x", "//e.test", "file:///etc", "https://a b", "mailto:a@b"]
 )
-def test_a_link_leads_to_the_web_or_is_no_link(address: str) -> None:
+def test_only_web_addresses_become_links(address: str) -> None:
     assert to_link(address, escape("words")) == "words"
 
 
-def test_a_picture_is_shown_and_any_other_file_is_named() -> None:
+def test_images_are_shown_and_other_files_are_named() -> None:
     def page_of(url: str, mime: str) -> str:
         ids: dict[str, Any] = {"session_id": export().info.id, "message_id": export().messages[0].info.id}
         file = FilePart(id=PartID("prt_f"), **ids, mime=mime, filename="loom", url=url)
@@ -287,7 +287,7 @@ def test_a_picture_is_shown_and_any_other_file_is_named() -> None:
         assert "loom (image/png)" in page
 
 
-def test_policies_allow_our_own_style_and_script_and_nothing_else() -> None:
+def test_policies_allow_only_our_own_style_and_script() -> None:
     def hash_of(source: str) -> str:
         return f"'sha256-{base64.b64encode(sha256(source.encode()).digest()).decode()}'"
 
@@ -308,14 +308,14 @@ def test_policies_allow_our_own_style_and_script_and_nothing_else() -> None:
     assert (f"<style>{STYLE}</style>" in live, f"<script>{SCRIPT}</script>" in live) == (True, True)
 
 
-def test_a_page_in_a_file_carries_its_policy_and_no_script() -> None:
+def test_a_page_in_a_file_contains_its_policy_and_no_script() -> None:
     page = render_page(SharedSession(id="x", export=export(), busy=True), kind="file")
     metas = [each for tag, each in parse_page(page).elements if tag == "meta"]
     assert {"http-equiv": "Content-Security-Policy", "content": FILE_POLICY} in metas
     assert b"<script" not in page
 
 
-def test_a_live_page_is_looked_at_again_without_script_while_the_session_works() -> None:
+def test_a_live_page_reloads_without_script_while_the_session_runs() -> None:
     refresh = '<noscript><meta http-equiv="refresh" content="15"></noscript>'
     busy, idle = (
         render_page(SharedSession(id="x", export=export(), busy=is_busy), kind="live").decode()
@@ -324,7 +324,7 @@ def test_a_live_page_is_looked_at_again_without_script_while_the_session_works()
     assert (refresh in busy, refresh in idle) == (True, False)
 
 
-def test_what_is_very_long_is_cut_and_says_so() -> None:
+def test_very_long_content_is_cut_with_a_notice() -> None:
     page = render_page(
         SharedSession(id="x", export=with_text(export(), "a" * (MAX_TEXT_LENGTH + 7))), kind="file"
     ).decode()

@@ -90,12 +90,12 @@ def stream(text: str, cuts: list[int]) -> list[str]:
 
 
 @given(texts, st.lists(st.integers(0, 1000), max_size=12))
-def test_streamed_text_is_rendered_as_it_would_be_at_once(text: str, cuts: list[int]) -> None:
+def test_streamed_text_is_rendered_like_complete_text(text: str, cuts: list[int]) -> None:
     assert stream(text, cuts) == list(render_blocks(text))
 
 
 @given(st.one_of(texts, st.text(max_size=200)))
-def test_no_text_becomes_an_element_of_its_own(text: str) -> None:
+def test_no_text_creates_an_element(text: str) -> None:
     seen = Elements(render_markdown(text))
     assert seen.tags <= TAGS
     assert seen.attributes <= ATTRIBUTES
@@ -104,7 +104,7 @@ def test_no_text_becomes_an_element_of_its_own(text: str) -> None:
 
 
 @given(texts)
-def test_every_open_block_is_whole_html(text: str) -> None:
+def test_every_open_block_is_complete_html(text: str) -> None:
     stream = MarkdownStream()
     for letter in text:
         stream.feed(letter)
@@ -112,7 +112,7 @@ def test_every_open_block_is_whole_html(text: str) -> None:
         assert Elements(stream.tail().html or "").open == []
 
 
-def test_what_models_write_is_laid_out() -> None:
+def test_common_markdown_is_rendered() -> None:
     text = "# Loom\n\nwarp *and* **weft** ~~gone~~\n\n- one\n- `two`\n\na | b\n--|-:\n1 | 2\n\n> said"
     assert render_blocks(text) == (
         "<h3>Loom</h3>",
@@ -126,14 +126,14 @@ def test_what_models_write_is_laid_out() -> None:
     )
 
 
-def test_code_is_highlighted_and_named() -> None:
+def test_code_is_highlighted_and_labelled() -> None:
     assert render_markdown("```python\nreturn 1 < 2\n```") == (
         '<figure class="code"><figcaption>python</figcaption><pre tabindex="0"><code><span class="k">return</span> '
         '<span class="n">1</span> &lt; <span class="n">2</span></code></pre></figure>'
     )
 
 
-def test_a_link_says_where_it_leads() -> None:
+def test_a_link_shows_its_target() -> None:
     assert render_markdown("[bank.test](https://evil.test/x)") == (
         '<p><a href="https://evil.test/x" rel="noopener noreferrer nofollow">bank.test</a><span class="about"> (evil.test)</span></p>'
     )
@@ -143,7 +143,7 @@ def test_a_link_says_where_it_leads() -> None:
     assert Elements(render_markdown("[a](javascript:x) [b](data:text/html,x) [c](//evil.test)")).links == []
 
 
-def test_text_that_would_mislead_a_reader_is_marked() -> None:
+def test_misleading_text_is_marked() -> None:
     assert render_markdown("a\u202eb\u200bc\x1b[31md\U000e0041") == "<p>a\ufffdb\ufffdc\ufffd[31md\ufffd</p>"
 
 
@@ -151,7 +151,7 @@ def test_a_list_keeps_its_numbers() -> None:
     assert render_markdown("3. warp\n4. weft") == '<ol start="3"><li>warp</li><li>weft</li></ol>'
 
 
-def test_of_code_that_is_being_written_only_what_was_added_is_sent() -> None:
+def test_only_added_code_is_sent_while_a_block_grows() -> None:
     stream = MarkdownStream("```py\nx = 1\n")
     assert "x = 1" in (stream.tail().html or "")
     stream.feed("y = ")
@@ -163,5 +163,5 @@ def test_of_code_that_is_being_written_only_what_was_added_is_sent() -> None:
     assert stream.tail().html == "<p>end</p>"
 
 
-def test_a_long_text_is_cut_off_and_says_so() -> None:
+def test_a_long_text_is_cut_with_a_notice() -> None:
     assert render_blocks("a" * 400_010)[-1] == '<p class="about">… 10 characters more</p>'

@@ -39,7 +39,7 @@ def make_call(**state: Any) -> ToolPart:
     return ToolPart(id=PartID("prt_1"), **IDS, call_id="c", tool="edit", state=done)
 
 
-def test_a_text_is_rendered_once_for_everybody() -> None:
+def test_a_text_is_rendered_once_for_all_listeners() -> None:
     cache = BlockCache()
     first = cache.render(PartID("prt_1"), "*warp*")
     assert first == ("<p><em>warp</em></p>",)
@@ -47,7 +47,7 @@ def test_a_text_is_rendered_once_for_everybody() -> None:
     assert cache.render(PartID("prt_1"), "*weft*") == ("<p><em>weft</em></p>",)
 
 
-def test_the_cache_forgets_what_nobody_asked_for() -> None:
+def test_unused_entries_leave_the_cache() -> None:
     cache = BlockCache(size=2)
     first = cache.render(PartID("prt_1"), "a")
     for text in ("b", "a", "c"):
@@ -70,7 +70,7 @@ def test_a_closed_call_is_one_line_without_its_output() -> None:
     )
 
 
-def test_a_failed_call_says_why_in_its_line() -> None:
+def test_a_failed_call_shows_its_reason_on_its_line() -> None:
     state = ErrorState(input={}, error="no such file\nand more", time=CallTime(start=1, end=2))
     view = to_part_view(
         ToolPart(id=PartID("prt_1"), **IDS, call_id="c", tool="read", state=state), BlockCache()
@@ -113,7 +113,7 @@ def test_files_that_a_call_returned_are_shown_or_can_be_saved() -> None:
     assert f'<a href="{address}/prt%2F3/file" download="{name}">{name}</a>' in shown
 
 
-def test_only_pictures_of_our_own_are_shown() -> None:
+def test_only_embedded_images_are_shown() -> None:
     def is_picture(mime: str, url: str) -> bool:
         view = to_part_view(FilePart(id=PartID("prt_1"), **IDS, mime=mime, url=url), BlockCache())
         return view is not None and view.picture
@@ -123,7 +123,7 @@ def test_only_pictures_of_our_own_are_shown() -> None:
     assert not is_picture("image/svg+xml", "data:image/svg+xml,<svg/>")
 
 
-def test_a_message_says_in_words_why_it_failed() -> None:
+def test_a_failed_message_states_the_reason() -> None:
     info = AssistantMessage(
         id=MessageID("msg_1"),
         session_id=SessionID("ses_1"),
@@ -136,7 +136,7 @@ def test_a_message_says_in_words_why_it_failed() -> None:
     assert [part.blocks for part in view.parts] == [("<p>a</p>",)]
 
 
-def test_a_growing_text_is_sent_in_blocks_that_follow_those_that_were_sent() -> None:
+def test_a_growing_text_is_sent_as_blocks_that_follow_the_sent_ones() -> None:
     growing = GrowingView(TextPart(id=PartID("prt_1"), **IDS, text="one\n\ntwo\n", time=Span(start=1)))
     growing.grow("\nthree", 9)
     assert growing.take() == PartGrowth(
@@ -148,7 +148,7 @@ def test_a_growing_text_is_sent_in_blocks_that_follow_those_that_were_sent() -> 
     )
 
 
-def test_a_diff_leaves_out_what_did_not_change() -> None:
+def test_a_diff_omits_unchanged_lines() -> None:
     before = "".join(f"line {number}\n" for number in range(20))
     rows = compare_texts(before, before.replace("line 10", "LINE 10"))
     assert [(row.kind, row.text) for row in rows if row.kind != "same"] == [

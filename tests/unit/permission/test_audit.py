@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.model.ids import ProjectID
+from given.gate_harness import NOW, PROJECT, make_caller, make_gate_harness, rules
+from weft.local.permissions import PermissionSettings, open_gates
+from weft.model.event import Event
 from weft.permission.audit import (
     AuditChain,
     AuditEntry,
@@ -15,13 +17,16 @@ from weft.permission.audit import (
     ChainBreak,
     ChainEnd,
     find_break,
+    read_decisions,
     read_end,
     read_entries,
 )
+from weft.permission.policy import GateContext
 from weft.permission.storage import end_key, log_key
 from weft.store.memory import MemoryStore
+from weft.testing.clock import HandClock
 
-PROJECT = ProjectID("project")
+KEYS = ("sk-ant-api03-" + "Ab3dEf6hIj9kLm2nOp5q" * 4, "ghp_" + "Zy8xWv5uTs2rQp9oNm6lKj3iHg0fEd7c")
 
 
 def entry(number: int, **more: str) -> AuditEntry:
@@ -54,17 +59,17 @@ class StoredChain:
         return find_break(await self.lines(), await self.end())
 
 
-async def test_what_is_written_is_read_back_and_holds() -> None:
+async def test_written_records_are_read_back_and_verified() -> None:
     log = await StoredChain().fill(3)
     assert list(read_entries(await log.lines())) == [(number, entry(number)) for number in (1, 2, 3)]
     assert await log.check() == (3, None)
 
 
-def test_no_log_is_a_log_that_holds() -> None:
+def test_an_empty_log_is_valid() -> None:
     assert find_break([], None) == (0, None)
 
 
-async def test_a_changed_record_is_named() -> None:
+async def test_a_changed_record_is_reported() -> None:
     log = await StoredChain().fill(5)
     lines = await log.lines()
     await log.write([*lines[:2], lines[2].replace(b"echo 3", b"echo 9"), *lines[3:]])
@@ -72,7 +77,7 @@ async def test_a_changed_record_is_named() -> None:
     assert await log.check() == (3, ChainBreak(seq=4, line=4, reason=reason))
 
 
-async def test_the_last_record_cannot_be_changed_either_nor_healed_by_going_on() -> None:
+async def test_a_changed_last_record_is_reported_even_after_further_records() -> None:
     log = await StoredChain().fill(3)
     lines = await log.lines()
     await log.write([*lines[:2], lines[2].replace(b"echo 3", b"echo 9")])
@@ -83,7 +88,7 @@ async def test_the_last_record_cannot_be_changed_either_nor_healed_by_going_on()
     assert broken.seq == 4
 
 
-async def test_a_record_taken_out_is_missed() -> None:
+async def test_a_missing_record_is_reported() -> None:
     log = await StoredChain().fill(5)
     lines = await log.lines()
     await log.write(lines[:1] + lines[2:])
@@ -93,7 +98,7 @@ async def test_a_record_taken_out_is_missed() -> None:
 
 
 @pytest.mark.parametrize("left", [0, 1, 4])
-async def test_a_log_that_was_cut_short_is_seen_to_be(left: int) -> None:
+async def test_a_truncated_log_is_reported(left: int) -> None:
     log = await StoredChain().fill(5)
     await log.write((await log.lines())[:left])
     held, broken = await log.check()
@@ -102,19 +107,19 @@ async def test_a_log_that_was_cut_short_is_seen_to_be(left: int) -> None:
     assert (await log.check())[1] is not None
 
 
-async def test_a_log_whose_end_is_not_noted_any_more_is_told_of() -> None:
+async def test_a_log_without_a_recorded_end_is_reported() -> None:
     log = await StoredChain().fill(2)
     await log.store.put_value(end_key(PROJECT), None)
     assert (await log.check())[1] is not None
 
 
-async def test_an_invalid_record_is_named() -> None:
+async def test_an_invalid_record_is_reported() -> None:
     log = await StoredChain().fill(2)
     await log.write([(await log.lines())[0], b"nonsense"])
     assert await log.check() == (1, ChainBreak(seq=2, line=2, reason="is not a record"))
 
 
-async def test_a_crash_before_the_end_was_noted_is_no_break() -> None:
+async def test_a_crash_before_the_end_was_recorded_does_not_break_the_log() -> None:
     log = await StoredChain().fill(2)
     noted = await log.store.find_value(end_key(PROJECT))
     await log.fill(1, start=3)
@@ -124,7 +129,7 @@ async def test_a_crash_before_the_end_was_noted_is_no_break() -> None:
     assert await log.check() == (4, None)
 
 
-async def test_several_who_append_at_once_make_one_chain() -> None:
+async def test_concurrent_appends_form_one_chain() -> None:
     log = StoredChain()
     await asyncio.gather(*(log.chain.append([entry(number)]) for number in range(20)))
     assert await log.check() == (20, None)
@@ -133,7 +138,7 @@ async def test_several_who_append_at_once_make_one_chain() -> None:
     assert end.seq == 20
 
 
-async def test_the_oldest_records_are_dropped_and_the_log_says_so() -> None:
+async def test_the_oldest_records_are_dropped_and_the_log_says_how_many() -> None:
     log = await StoredChain(max_records=30, kept_records=10).fill(100)
     lines = await log.lines()
     assert await log.check() == (len(lines), None)
@@ -173,7 +178,7 @@ class SlowStore(MemoryStore):
         await super().append_log(log, extend)
 
 
-async def test_a_write_that_is_cancelled_is_completed_and_not_written_again() -> None:
+async def test_a_cancelled_write_is_completed_and_not_repeated() -> None:
     store = SlowStore()
     log = AuditLog(AuditChain(store, PROJECT))
     log.note(entry(1))
@@ -188,9 +193,35 @@ async def test_a_write_that_is_cancelled_is_completed_and_not_written_again() ->
 
 
 @given(st.data())
-def test_any_change_of_any_byte_is_found(data: st.DataObject) -> None:
+def test_a_change_of_any_byte_is_found(data: st.DataObject) -> None:
     log = asyncio.run(StoredChain().fill(4))
     raw = bytearray(b"\n".join(asyncio.run(log.lines())))
     place = data.draw(st.integers(0, len(raw) - 1))
     raw[place] ^= data.draw(st.sampled_from([1, 2, 4, 8, 16]))
     assert find_break(raw.split(b"\n"), asyncio.run(log.end()))[1] is not None
+
+
+async def test_decisions_are_in_the_log_when_a_directory_is_closed() -> None:
+    store, clock = MemoryStore(), HandClock(NOW)
+    harness = make_gate_harness(clock=clock)
+    context = GateContext(clock=clock, mint=harness.mint, project=PROJECT, publish=ignore_event)
+    async with open_gates(PermissionSettings(persistent=True), context, store) as (gate, _):
+        await gate.let_pass(harness.request("ls"), make_caller(rules("bash:*:allow")))
+    [decision] = await read_decisions(store, PROJECT, limit=5)
+    assert (decision.what, decision.patterns) == ("allowed", ("ls",))
+
+
+async def test_every_secret_of_a_command_is_redacted_in_the_log() -> None:
+    store, clock = MemoryStore(), HandClock(NOW)
+    harness = make_gate_harness(clock=clock)
+    context = GateContext(clock=clock, mint=harness.mint, project=PROJECT, publish=ignore_event)
+    command = f"curl -H 'Authorization: Bearer {KEYS[0]}' && OPENAI_API_KEY={KEYS[1]} run"
+    async with open_gates(PermissionSettings(persistent=True), context, store) as (gate, _):
+        await gate.let_pass(harness.request(command), make_caller(rules("bash:*:allow")))
+    [decision] = await read_decisions(store, PROJECT, limit=5)
+    assert [key for key in KEYS if key in decision.patterns[0]] == []
+    assert decision.patterns[0].count("[redacted:") == len(KEYS)
+
+
+async def ignore_event(_: Event) -> None:
+    """Drop an event: nobody listens."""

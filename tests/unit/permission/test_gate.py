@@ -35,7 +35,7 @@ from weft.permission.storage import GRANTS_KEY
 from weft.store.files.layout import Layout, value_lock
 
 
-async def test_what_is_allowed_passes_and_what_is_denied_does_not() -> None:
+async def test_an_allowed_call_passes_and_a_denied_one_raises() -> None:
     harness = make_gate_harness()
     holds = make_caller(rules("bash:*:allow", "bash:rm *:deny"))
     await harness.gate.let_pass(harness.request("ls"), holds)
@@ -44,9 +44,10 @@ async def test_what_is_allowed_passes_and_what_is_denied_does_not() -> None:
     assert harness.events == []
 
 
-async def test_nothing_needs_no_permission() -> None:
+async def test_a_request_without_patterns_passes() -> None:
     harness = make_gate_harness()
     await harness.gate.let_pass(harness.request(), make_caller(rules("*:*:deny")))
+    assert harness.events == []
 
 
 async def test_an_approval_permits_one_call_and_the_next_is_asked_again() -> None:
@@ -66,7 +67,7 @@ async def test_an_approval_permits_one_call_and_the_next_is_asked_again() -> Non
     assert await harness.gate.list_grants() == []
 
 
-async def test_a_no_ends_all_that_the_session_asks_and_nothing_of_another() -> None:
+async def test_a_rejection_ends_all_requests_of_the_session_and_of_no_other() -> None:
     harness = make_gate_harness()
     first, second = harness.request("a"), harness.request("b")
     elsewhere = harness.request("c", session_id=OTHER)
@@ -83,7 +84,7 @@ async def test_a_no_ends_all_that_the_session_asks_and_nothing_of_another() -> N
         await three
 
 
-async def test_an_always_also_answers_what_it_covers() -> None:
+async def test_an_always_also_answers_other_requests_that_it_covers() -> None:
     harness = make_gate_harness()
     git, push, rm = (harness.request(each, always=("git *",)) for each in ("git status", "git push", "rm x"))
     async with run_alongside(*(harness.gate.let_pass(each, make_caller()) for each in (git, push, rm))) as [
@@ -105,7 +106,7 @@ async def test_an_always_also_answers_what_it_covers() -> None:
 
 async def test_a_grant_answers_an_ask_and_never_a_deny() -> None:
     harness = make_gate_harness()
-    await granted(harness, "*")
+    await grant_always(harness, "*")
     await harness.gate.let_pass(harness.request("anything"), make_caller())
     with pytest.raises(DeniedError):
         await harness.gate.let_pass(
@@ -115,7 +116,7 @@ async def test_a_grant_answers_an_ask_and_never_a_deny() -> None:
         await harness.gate.let_pass(harness.request("rm x"), make_caller(ASK, rules("bash:*:deny")))
 
 
-async def granted(harness, *patterns: str, **terms) -> Grant:  # type: ignore[no-untyped-def]
+async def grant_always(harness, *patterns: str, **terms) -> Grant:  # type: ignore[no-untyped-def]
     """Return the grant that an `always` to these patterns gives, requested by `build` in its session."""
     request = harness.request("first", always=patterns)
     before = len(await harness.gate.list_grants())
@@ -128,9 +129,9 @@ async def granted(harness, *patterns: str, **terms) -> Grant:  # type: ignore[no
     return grants[-1]
 
 
-async def test_a_grant_says_who_gave_what_to_whom_when_and_for_how_long() -> None:
+async def test_a_grant_records_who_gave_what_to_whom_when_and_for_how_long() -> None:
     harness = make_gate_harness()
-    grant = await granted(harness, "git *", expires=NOW + 1000)
+    grant = await grant_always(harness, "git *", expires=NOW + 1000)
     assert grant == Grant(
         id=grant.id,
         scope="session",
@@ -155,9 +156,9 @@ MATRIX = {
 
 
 @pytest.mark.parametrize("scope", MATRIX)
-async def test_a_grant_reaches_as_far_as_it_says(scope: str) -> None:
+async def test_a_grant_is_limited_to_its_scope(scope: str) -> None:
     harness = make_gate_harness()
-    await granted(harness, "ls", scope=scope)
+    await grant_always(harness, "ls", scope=scope)
     later = MessageID("msg_00000000000000000000000009")
     askers = (
         (PROJECT, SESSION, make_caller()),
@@ -179,21 +180,31 @@ async def test_a_grant_reaches_as_far_as_it_says(scope: str) -> None:
     assert tuple(passed) == MATRIX[scope]
 
 
-async def test_a_grant_for_every_agent_is_used_by_every_agent() -> None:
+async def test_a_grant_for_every_agent_applies_to_every_agent() -> None:
     harness = make_gate_harness()
-    await granted(harness, "ls", any_agent=True)
+    await grant_always(harness, "ls", any_agent=True)
     await harness.gate.let_pass(harness.request("ls"), make_caller(agent="plan"))
 
 
-async def test_a_grant_that_is_over_or_revoked_is_not_used() -> None:
+async def test_a_grant_of_one_pattern_does_not_allow_the_others_of_a_request() -> None:
+    harness, there = make_gate_harness(), make_gate_harness(answered=False)
+    await grant_always(harness, "ls")
+    grants = await harness.storage.grants.read()
+    await there.storage.grants.change(lambda _: grants)
+    await there.gate.let_pass(there.request("ls"), make_caller())
+    with pytest.raises(UnansweredError):
+        await there.gate.let_pass(there.request("ls", "rm x"), make_caller())
+
+
+async def test_an_expired_or_revoked_grant_is_not_used() -> None:
     harness = make_gate_harness()
-    short = await granted(harness, "ls", expires=NOW + 1000)
+    short = await grant_always(harness, "ls", expires=NOW + 1000)
     harness.clock.turn(999)
     await harness.gate.let_pass(harness.request("ls"), make_caller())
     harness.clock.turn(1)
     assert await harness.gate.list_grants() == []
     harness.events.clear()
-    long = await granted(harness, "ls")
+    long = await grant_always(harness, "ls")
     await harness.gate.let_pass(harness.request("ls"), make_caller())
     await harness.gate.revoke(long.id)
     with pytest.raises(NotFoundError):
@@ -206,27 +217,27 @@ async def test_a_grant_that_is_over_or_revoked_is_not_used() -> None:
         await passing
 
 
-async def test_what_was_granted_for_a_turn_ends_with_its_run() -> None:
+async def test_a_grant_for_a_turn_ends_with_its_run() -> None:
     harness = make_gate_harness()
-    await granted(harness, "ls", scope="turn")
+    await grant_always(harness, "ls", scope="turn")
     await harness.gate.leave(SESSION)
     assert await harness.gate.list_grants() == []
 
 
-async def test_what_was_granted_in_a_session_goes_with_it() -> None:
+async def test_a_grant_of_a_session_is_removed_with_it() -> None:
     harness = make_gate_harness()
-    await granted(harness, "ls")
-    kept = await granted_again(harness)
+    await grant_always(harness, "ls")
+    kept = await grant_once_more(harness)
     await harness.gate.forget(SESSION)
     assert await harness.gate.list_grants() == [kept]
 
 
-async def granted_again(harness) -> Grant:  # type: ignore[no-untyped-def]
+async def grant_once_more(harness) -> Grant:  # type: ignore[no-untyped-def]
     harness.events.clear()
-    return await granted(harness, "cat *", scope="project")
+    return await grant_always(harness, "cat *", scope="project")
 
 
-async def test_an_always_that_offers_nothing_lasting_is_a_once() -> None:
+async def test_an_always_without_a_lasting_pattern_allows_once() -> None:
     harness = make_gate_harness()
     request = harness.request("ls", always=())
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
@@ -236,7 +247,7 @@ async def test_an_always_that_offers_nothing_lasting_is_a_once() -> None:
     assert await harness.gate.list_grants() == []
 
 
-async def test_an_answer_to_what_is_not_asked_is_an_error() -> None:
+async def test_answering_an_unknown_request_is_an_error() -> None:
     harness = make_gate_harness()
     with pytest.raises(NotFoundError):
         await harness.gate.reply(PermissionID("per_00000000000000000000000000"), "once")
@@ -246,7 +257,7 @@ async def test_an_answer_to_what_is_not_asked_is_an_error() -> None:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["in memory", "in files"])
 @pytest.mark.parametrize("replies", [("always", "reject"), ("reject", "always"), ("once", "always")])
-async def test_of_two_answers_at_the_same_time_one_counts(
+async def test_only_one_of_two_concurrent_answers_counts(
     tmp_path: Path, shared: bool, replies: tuple[Reply, Reply]
 ) -> None:
     harness = make_gate_harness(str(tmp_path) if shared else "")
@@ -269,7 +280,7 @@ async def test_of_two_answers_at_the_same_time_one_counts(
     ]
 
 
-async def test_an_answer_that_comes_after_another_is_a_conflict() -> None:
+async def test_a_late_second_answer_is_a_conflict() -> None:
     harness = make_gate_harness()
     request = harness.request("ls")
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as (passing,):
@@ -281,7 +292,7 @@ async def test_an_answer_that_comes_after_another_is_a_conflict() -> None:
     assert await harness.gate.list_grants() == []
 
 
-async def test_of_two_processes_that_answer_one_counts(tmp_path: Path) -> None:
+async def test_only_one_of_two_answering_processes_counts(tmp_path: Path) -> None:
     clock = InstantClock(NOW)
     here, there = (make_gate_harness(str(tmp_path), clock=clock, seed=each) for each in "ab")
     request = here.request("ls")
@@ -300,7 +311,7 @@ async def test_of_two_processes_that_answer_one_counts(tmp_path: Path) -> None:
     assert len(await here.gate.list_grants()) == (not refused)
 
 
-async def test_an_answer_whose_grant_cannot_be_stored_leaves_the_question_open(tmp_path: Path) -> None:
+async def test_a_request_stays_open_if_its_grant_cannot_be_stored(tmp_path: Path) -> None:
     harness = make_gate_harness(str(tmp_path))
     request = harness.request("ls")
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as (passing,):
@@ -315,7 +326,7 @@ async def test_an_answer_whose_grant_cannot_be_stored_leaves_the_question_open(t
         await passing
 
 
-async def test_of_two_answers_to_a_question_one_counts() -> None:
+async def test_only_one_of_two_answers_to_a_question_counts() -> None:
     harness = make_gate_harness()
     asked = Question(question="Which?", header="Which", options=())
     request = QuestionRequest(id=harness.mint.question(), session_id=SESSION, questions=(asked,))
@@ -333,7 +344,7 @@ async def test_of_two_answers_to_a_question_one_counts() -> None:
         await harness.questions.reply(request.id, (("that",),))
 
 
-async def test_the_question_of_an_aborted_run_is_withdrawn_and_that_is_told() -> None:
+async def test_the_question_of_an_aborted_run_is_withdrawn_with_an_event() -> None:
     harness = make_gate_harness()
     request = harness.request("ls")
     passing = asyncio.ensure_future(harness.gate.let_pass(request, make_caller()))
@@ -346,7 +357,7 @@ async def test_the_question_of_an_aborted_run_is_withdrawn_and_that_is_told() ->
     assert harness.events[-1] == PermissionReplied(session_id=SESSION, request_id=request.id, reply="reject")
 
 
-async def test_without_a_user_a_request_is_refused_at_once_and_says_how_to_allow_it() -> None:
+async def test_without_a_person_a_request_is_refused_at_once_with_a_hint() -> None:
     harness = make_gate_harness(answered=False)
     request = harness.request("rm x")
     with pytest.raises(UnansweredError) as refused:
@@ -382,7 +393,7 @@ async def test_an_answer_after_the_deadline_does_not_count() -> None:
     assert not harness.gate.is_waiting(SESSION)
 
 
-async def test_two_who_ask_the_same_at_once_are_two_questions() -> None:
+async def test_two_equal_concurrent_requests_are_two_questions() -> None:
     harness = make_gate_harness()
     first, second = harness.request("ls"), harness.request("ls")
     async with run_alongside(

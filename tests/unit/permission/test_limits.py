@@ -20,7 +20,7 @@ RULES = st.builds(
 RULESETS = st.lists(RULES, max_size=8).map(tuple)
 
 
-def strictness(rule: Rule) -> int:
+def rank(rule: Rule) -> int:
     return STRICTEST_FIRST.index(rule.action)
 
 
@@ -34,17 +34,15 @@ def session(permission: Ruleset | None = None, *limits: Ruleset) -> SessionInfo:
 
 
 @given(st.lists(RULESETS, min_size=1, max_size=4), RULESETS, THINGS)
-def test_a_further_ruleset_never_makes_freer(limits: list[Ruleset], further: Ruleset, thing: str) -> None:
+def test_another_ruleset_never_allows_more(limits: list[Ruleset], further: Ruleset, thing: str) -> None:
     before, after = judge("bash", thing, limits), judge("bash", thing, [*limits, further])
-    assert strictness(after) <= strictness(before)
+    assert rank(after) <= rank(before)
 
 
 @given(RULESETS, RULESETS, THINGS)
-def test_what_is_narrowed_allows_no_more_than_either(own: Ruleset, above: Ruleset, thing: str) -> None:
+def test_narrowed_rules_allow_no_more_than_either(own: Ruleset, above: Ruleset, thing: str) -> None:
     both = judge("bash", thing, narrow([own], [above]))
-    assert strictness(both) == min(
-        strictness(evaluate("bash", thing, own)), strictness(evaluate("bash", thing, above))
-    )
+    assert rank(both) == min(rank(evaluate("bash", thing, own)), rank(evaluate("bash", thing, above)))
 
 
 @given(RULESETS, RULESETS, RULESETS, THINGS)
@@ -55,21 +53,21 @@ def test_an_untrusted_project_can_only_restrict(
     bound = AgentInfo(name="a", mode="primary", permission=person, limits=(project,))
     alone = judge("bash", thing, to_rulesets(free, session(own)))
     limited = judge("bash", thing, to_rulesets(bound, session(own)))
-    assert strictness(limited) <= strictness(alone)
+    assert rank(limited) <= rank(alone)
 
 
 @given(RULESETS, RULESETS, RULESETS, THINGS)
-def test_a_child_may_never_do_what_the_same_agent_may_not_above_it(
+def test_a_child_may_never_do_more_than_the_same_agent_above_it(
     agent: Ruleset, parent: Ruleset, child: Ruleset, thing: str
 ) -> None:
     one = AgentInfo(name="a", mode="all", permission=agent)
     above = judge("bash", thing, to_rulesets(one, session(parent)))
     below = judge("bash", thing, to_rulesets(one, session(child, parent)))
-    assert strictness(below) <= strictness(above)
+    assert rank(below) <= rank(above)
 
 
 @given(RULESETS, RULESETS, THINGS)
-def test_with_one_voice_the_last_match_wins(agent: Ruleset, own: Ruleset, thing: str) -> None:
+def test_rules_of_agent_and_session_are_judged_as_one_list(agent: Ruleset, own: Ruleset, thing: str) -> None:
     one = AgentInfo(name="a", mode="all", permission=agent)
     assert judge("bash", thing, to_rulesets(one, session(own))) == evaluate("bash", thing, agent, own)
 
@@ -78,6 +76,6 @@ def test_without_a_rule_the_verdict_is_ask() -> None:
     assert judge("bash", "ls", ()).action == "ask"
 
 
-def test_a_tool_that_one_of_them_forbids_for_good_is_hidden() -> None:
+def test_a_tool_denied_by_one_ruleset_is_hidden() -> None:
     limits = (rules("*:*:allow"), rules("*:*:allow", "bash:*:deny"))
     assert list_hidden(["bash", "read"], limits) == {"bash"}

@@ -1,7 +1,7 @@
 """Rules: the last matching rule decides, and of several patterns the strictest rule."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from weft.model.permission import Action, Rule, Ruleset
@@ -49,7 +49,7 @@ def test_the_deciding_rule_is_returned() -> None:
     assert evaluate("bash", "rm x", ruleset) == ruleset[1]
 
 
-def test_several_rulesets_are_read_as_one() -> None:
+def test_several_rulesets_are_concatenated() -> None:
     first, second = rules("bash:*:deny"), rules("bash:ls:allow")
     assert evaluate("bash", "ls", first, second) == evaluate("bash", "ls", merge(first, second)) == second[0]
 
@@ -68,7 +68,7 @@ def test_several_rulesets_are_read_as_one() -> None:
         ((), ("bash",), set()),
     ],
 )
-def test_a_tool_is_hidden_when_all_of_it_is_denied(
+def test_a_completely_denied_tool_is_hidden(
     ruleset_lines: tuple[str, ...], tools: tuple[str, ...], hidden: set[str]
 ) -> None:
     assert list_disabled(tools, rules(*ruleset_lines)) == hidden
@@ -79,7 +79,7 @@ def judge_all(patterns: list[str], ruleset: Ruleset) -> Action:
     return choose_strictest(judge("bash", pattern, (ruleset,)) for pattern in patterns).action
 
 
-def test_a_later_deny_is_not_hidden_by_an_earlier_ask() -> None:
+def test_the_strictest_verdict_of_several_patterns_counts() -> None:
     assert judge_all(["ls", "rm x"], rules("bash:*:ask", "bash:rm *:deny")) == "deny"
 
 
@@ -95,7 +95,9 @@ commands = st.lists(st.sampled_from(["ls", "rm x", "src/a", "pwd"]), min_size=1,
 
 
 @given(some_rules, commands, commands)
-def test_asking_for_more_is_never_allowed_more(ruleset: Ruleset, some: list[str], others: list[str]) -> None:
+def test_a_request_with_more_patterns_is_never_more_permitted(
+    ruleset: Ruleset, some: list[str], others: list[str]
+) -> None:
     strictness = STRICTEST_FIRST.index
     whole = judge_all(some + others, ruleset)
     assert strictness(whole) == min(
@@ -108,18 +110,19 @@ def test_the_order_of_patterns_does_not_matter(ruleset: Ruleset, wanted: list[st
     assert judge_all(wanted, ruleset) == judge_all(wanted[::-1], ruleset)
 
 
-def test_a_later_rule_on_every_tool_brings_one_back() -> None:
+def test_a_later_rule_for_every_tool_shows_a_hidden_one_again() -> None:
     ruleset = rules("bash:*:deny", "*:*:ask")
     assert list_disabled(["bash"], ruleset) == set()
 
 
 @given(some_rules)
-def test_what_is_hidden_would_always_be_denied(ruleset: Ruleset) -> None:
+@example(rules("*:*:allow", "bash:*:deny"))
+def test_a_hidden_tool_would_always_be_denied(ruleset: Ruleset) -> None:
     for tool in list_disabled(["bash", "write"], ruleset):
         assert evaluate(permission_of(tool), "anything", ruleset).action == "deny"
 
 
-def test_a_rule_that_names_a_tool_switches_that_tool_off_and_no_other() -> None:
+def test_a_rule_that_names_a_tool_disables_only_that_tool() -> None:
     tools = ("edit", "write", "bash")
     off = (Rule(permission="write", pattern="*", action="deny"),)
     on_again = (*off, Rule(permission="write", pattern="*", action="allow"))

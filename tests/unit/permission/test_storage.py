@@ -32,14 +32,14 @@ def value_path(root: Path) -> Path:
     return Path(Layout(str(root)).value_path(GRANTS_KEY))
 
 
-async def test_what_is_stored_is_read_by_the_next_process_and_by_nobody_else(tmp_path: Path) -> None:
+async def test_stored_values_are_private_and_read_by_the_next_process(tmp_path: Path) -> None:
     assert await open_items(tmp_path).read() == ()
     assert await open_items(tmp_path).change(lambda known: (*known, grant(1))) == (grant(1),)
     assert await open_items(tmp_path).read() == (grant(1),)
     assert stat.S_IMODE(os.stat(value_path(tmp_path)).st_mode) == 0o600
 
 
-async def test_changes_at_once_lose_nothing(tmp_path: Path) -> None:
+async def test_concurrent_changes_are_not_lost(tmp_path: Path) -> None:
     def add(number: int) -> Any:
         return open_items(tmp_path).change(lambda known: (*known, grant(number)))
 
@@ -47,7 +47,7 @@ async def test_changes_at_once_lose_nothing(tmp_path: Path) -> None:
     assert {each.created for each in await open_items(tmp_path).read()} == set(range(16))
 
 
-async def test_a_change_is_seen_by_who_has_read_before(tmp_path: Path) -> None:
+async def test_a_change_is_seen_by_earlier_readers(tmp_path: Path) -> None:
     mine, theirs = open_items(tmp_path), open_items(tmp_path)
     await mine.change(lambda known: (*known, grant(1)))
     assert await theirs.read() == (grant(1),)
@@ -78,7 +78,7 @@ async def test_an_unreadable_entry_hides_no_other_and_survives_a_change(stored: 
     assert read_items(await store.find_value(GRANTS_KEY), Grant) == (grant(1),)
 
 
-async def test_a_change_that_changes_nothing_writes_nothing(tmp_path: Path) -> None:
+async def test_a_change_without_effect_writes_nothing(tmp_path: Path) -> None:
     items = open_items(tmp_path)
     await items.change(lambda _: (grant(1),))
     before = os.stat(value_path(tmp_path)).st_ino
@@ -86,7 +86,7 @@ async def test_a_change_that_changes_nothing_writes_nothing(tmp_path: Path) -> N
     assert os.stat(value_path(tmp_path)).st_ino == before
 
 
-async def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_be_written_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError):
         await open_items(tmp_path / "file").change(lambda _: (grant(1),))

@@ -29,7 +29,7 @@ from weft.permission.rules import ask_before_writers, evaluate, judge, matches, 
         ("ls", "ls *", True, True),
     ],
 )
-def test_a_hole_may_be_anything_and_only_a_star_takes_it_in(
+def test_an_unknown_text_may_match_any_pattern_but_surely_only_a_star(
     text: str, pattern: str, surely: bool, maybe: bool
 ) -> None:
     assert (surely_matches(text, pattern), may_match(text, pattern)) == (surely, maybe)
@@ -41,7 +41,9 @@ PATTERNS = st.text(alphabet="ab *?", max_size=6)
 
 @settings(max_examples=300, deadline=None)
 @given(LETTERS, LETTERS, LETTERS, PATTERNS)
-def test_whatever_fills_a_hole_was_foreseen(before: str, inside: str, after: str, pattern: str) -> None:
+def test_matching_an_unknown_text_is_right_for_every_value(
+    before: str, inside: str, after: str, pattern: str
+) -> None:
     text, filled = before + mark_unknown("x") + after, before + inside + after
     if surely_matches(text, pattern):
         assert matches(filled, pattern)
@@ -51,13 +53,15 @@ def test_whatever_fills_a_hole_was_foreseen(before: str, inside: str, after: str
 
 @settings(max_examples=300, deadline=None)
 @given(LETTERS, LETTERS, PATTERNS)
-def test_a_word_that_may_not_be_there_was_foreseen_both_ways(before: str, inside: str, pattern: str) -> None:
+def test_matching_an_optional_word_is_right_with_and_without_it(
+    before: str, inside: str, pattern: str
+) -> None:
     if surely_matches(f"{before}⟦ x⟧", pattern):
         assert matches(before, pattern)
         assert matches(f"{before} {inside}", pattern)
 
 
-def test_somebody_looks_where_a_stricter_rule_may_turn_out_to_fit() -> None:
+def test_an_unknown_text_asks_if_a_stricter_rule_might_match() -> None:
     ruleset = rules("bash:*:allow", "bash:cat *:deny")
     assert evaluate("bash", "⟦$X⟧ a", ruleset).action == "ask"
     assert evaluate("bash", "ls ⟦$X⟧", ruleset).action == "allow"
@@ -73,7 +77,7 @@ def test_without_write_permission_programs_that_may_write_need_permission() -> N
     assert judge("bash", "ls", watched).action == "allow"
 
 
-def test_with_write_permission_or_a_rule_for_the_program_no_question_is_asked() -> None:
+def test_with_write_permission_or_a_rule_for_the_program_nothing_is_asked() -> None:
     writer = (rules("*:*:allow"),)
     assert ask_before_writers(writer, "bash", ["make"]) == writer
     knower = (rules("*:*:allow", "edit:*:deny", "bash:make *:allow"),)

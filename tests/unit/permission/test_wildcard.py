@@ -27,25 +27,25 @@ from weft.permission.rules import matches
         ("x", "", False),
     ],
 )
-def test_what_fits(text: str, pattern: str, fits: bool) -> None:
+def test_wildcards_match_as_listed(text: str, pattern: str, fits: bool) -> None:
     assert matches(text, pattern) is fits
 
 
 @given(st.text())
-def test_a_text_without_wildcards_fits_itself(text: str) -> None:
+def test_a_text_without_wildcards_matches_itself(text: str) -> None:
     plain = text.replace("*", "").replace("?", "")
     assert matches(plain, plain)
 
 
 @given(st.text(), st.text(), st.text())
-def test_a_star_stands_for_anything(before: str, between: str, after: str) -> None:
+def test_a_star_matches_any_text(before: str, between: str, after: str) -> None:
     assert matches(before + between + after, f"{before}*{after}")
 
 
 @given(st.text(min_size=1))
-def test_a_star_alone_fits_everything(text: str) -> None:
+def test_a_single_star_matches_everything(text: str) -> None:
     assert matches(text, "*")
 
 
-def test_many_stars_do_not_take_for_ever() -> None:
+def test_many_stars_are_matched_in_bounded_time() -> None:
     assert not matches("a" * 5000, "*" * 200 + "b")

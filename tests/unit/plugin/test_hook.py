@@ -36,7 +36,7 @@ from weft.plugin.loader import collect
 NOW = ChatParams(temperature=0.5, top_p=None, top_k=None, options={"a": {"b": [1]}})
 
 
-def test_a_hook_that_there_is_not_names_those_that_are_near() -> None:
+def test_an_unknown_hook_is_refused_with_similar_names() -> None:
     with pytest.raises(NotFoundError) as raised:
         hook("chat.parms")
     assert raised.value.near[0] == "chat.params"
@@ -45,21 +45,21 @@ def test_a_hook_that_there_is_not_names_those_that_are_near() -> None:
     assert "tool.execute.before" in raised.value.hint
 
 
-def test_a_bare_decorator_is_told_what_to_write() -> None:
+def test_a_decorator_without_parentheses_is_refused_with_a_hint() -> None:
     with pytest.raises(NotFoundError, match="there is no hook"):
         hook(lambda *_: None)  # type: ignore[arg-type]
 
 
 def test_a_hook_that_is_not_a_function_is_refused() -> None:
-    def cooler(by: float, told: Any, now: ChatParams) -> ChatParams:
+    def set_temperature(by: float, told: Any, now: ChatParams) -> ChatParams:
         del told
         return now.but(temperature=by)
 
     with pytest.raises(InvalidInputError, match=r"hook chat\.params: it is not on a function"):
-        hook("chat.params")(partial(cooler, 0.1))
+        hook("chat.params")(partial(set_temperature, 0.1))
 
 
-def test_a_module_carries_its_hooks_in_the_order_they_stand_in_it() -> None:
+def test_hooks_of_a_module_keep_their_order() -> None:
     @hook("chat.params")
     def second(told: Any, now: Any) -> None: ...
 
@@ -85,7 +85,7 @@ def test_returning_none_changes_nothing() -> None:
     assert check_result(CHAT_PARAMS, NOW, None) is NOW
 
 
-def test_another_value_is_taken_and_nobody_else_holds_on_to_it() -> None:
+def test_a_returned_value_is_copied() -> None:
     options = {"a": 1}
     given = check_result(CHAT_PARAMS, NOW, NOW.but(options=options, top_k=3))
     options["a"] = 2
@@ -93,7 +93,7 @@ def test_another_value_is_taken_and_nobody_else_holds_on_to_it() -> None:
     assert given == NOW.but(options={"a": 1}, top_k=3)
 
 
-def test_a_dict_names_what_is_to_be_otherwise() -> None:
+def test_a_returned_dict_changes_the_named_fields() -> None:
     assert check_result(CHAT_PARAMS, NOW, {"topP": 0.1}) == NOW.but(top_p=0.1)
     with pytest.raises(WeftError, match="unknown field 'top_p'") as raised:
         check_result(CHAT_PARAMS, NOW, {"top_p": 0.1})
@@ -105,7 +105,7 @@ def test_the_return_value_of_an_event_hook_is_ignored() -> None:
     assert check_result(EVENT, now, 3) is now
 
 
-def test_a_copy_has_nothing_in_common_that_could_be_changed() -> None:
+def test_a_copy_shares_nothing_mutable() -> None:
     made = deep_copy(NOW)
     made.options["a"]["b"].append(2)
 
@@ -127,7 +127,7 @@ CHANGES = st.dictionaries(st.sampled_from(["temperature", "topP", "topK", "optio
 
 
 @given(ANYTHING | PARAMS | CHANGES)
-def test_whatever_is_given_back_it_is_a_value_of_the_right_shape_or_refused(given: Any) -> None:
+def test_a_returned_value_has_the_right_type_or_is_refused(given: Any) -> None:
     try:
         found = check_result(CHAT_PARAMS, NOW, given)
     except (WeftError, TypeError, ValueError, OverflowError):
@@ -138,7 +138,7 @@ def test_whatever_is_given_back_it_is_a_value_of_the_right_shape_or_refused(give
     assert isinstance(found.options, dict)
 
 
-def test_a_circle_is_refused() -> None:
+def test_a_circular_value_is_refused() -> None:
     circle: dict[str, Any] = {}
     circle["self"] = circle
     with pytest.raises(WeftError):
@@ -174,7 +174,7 @@ def sample() -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize(("hook", "now"), sample(), ids=lambda each: getattr(each, "name", ""))
-def test_what_is_given_back_as_it_was_is_as_it_was(hook: Any, now: Any) -> None:
+def test_a_value_returned_unchanged_is_equal(hook: Any, now: Any) -> None:
     assert check_result(hook, now, deep_copy(now)) == now
     assert check_result(hook, now, {}) == now
     assert encode(check_result(hook, now, now)) == encode(now)

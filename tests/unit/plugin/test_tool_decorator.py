@@ -29,13 +29,13 @@ async def deploy(
     return f"{service} {where} {retries} {also} {ctx}"
 
 
-def made(function: Callable[..., Any]) -> CustomTool:
+def get_tool(function: Callable[..., Any]) -> CustomTool:
     found: CustomTool = getattr(function, MARK)
     return found
 
 
-def test_the_model_is_told_what_the_docstring_and_the_hints_say() -> None:
-    custom = made(deploy)
+def test_the_schema_comes_from_the_docstring_and_the_type_hints() -> None:
+    custom = get_tool(deploy)
 
     assert (custom.name, custom.context, custom.is_async) == ("deploy", "ctx", True)
     assert custom.about == "Deploy a service.\n\nOnly after the tests have passed."
@@ -46,8 +46,8 @@ def test_the_model_is_told_what_the_docstring_and_the_hints_say() -> None:
     assert schema["properties"]["retries"]["minimum"] == 0
 
 
-def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
-    takes = made(deploy).takes
+def test_invalid_arguments_are_refused_by_name() -> None:
+    takes = get_tool(deploy).takes
     for wrong, said in (
         ({}, "service"),
         ({"service": "a", "retries": -1}, "retries"),
@@ -57,7 +57,7 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
             msgspec.convert(wrong, takes)
 
 
-def test_a_function_stays_the_function_it_was() -> None:
+def test_a_decorated_function_can_still_be_called() -> None:
     assert deploy.__name__ == "deploy"
     assert [each.name for each in collect({"deploy": deploy}).tools] == ["deploy"]
 
@@ -114,24 +114,24 @@ def of_a_path(words: str, where: Path) -> str:
         (of_a_path, r"takes where: pathlib.*Path, which cannot be read from JSON"),
     ],
 )
-def test_a_function_that_leaves_open_what_it_takes_is_refused_by_its_name(
+def test_a_function_with_untyped_parameters_is_refused_by_name(
     function: Callable[..., Any], said: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=f"tool {function.__name__}: .*{said}"):
         tool(function)
 
 
-def test_the_context_may_be_one_of_several_things_a_parameter_is() -> None:
+def test_the_context_parameter_may_be_a_union() -> None:
     @tool
     def quiet(words: str, ctx: ToolCallContext | None = None) -> str:
         """Say it."""
         return f"{words} {ctx}"
 
-    assert made(quiet).context == "ctx"
-    assert made(quiet).takes.__struct_fields__ == ("words",)
+    assert get_tool(quiet).context == "ctx"
+    assert get_tool(quiet).takes.__struct_fields__ == ("words",)
 
 
-def test_a_class_is_no_tool() -> None:
+def test_a_class_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="not on a function"):
         tool(int)
 
@@ -140,5 +140,5 @@ def test_a_class_is_no_tool() -> None:
     ("function", "name"),
     [("default", "math"), ("execute", "math"), ("math", "math"), ("add", "math_add")],
 )
-def test_in_a_file_of_tools_a_tool_is_called_by_the_file(function: str, name: str) -> None:
+def test_a_tool_in_a_tool_file_is_named_after_the_file(function: str, name: str) -> None:
     assert name_in_file(function, "math") == name

@@ -38,13 +38,15 @@ def record(id: ProjectID, worktree: str, **more: Any) -> Project:
     return Project(id=id, worktree=worktree, vcs="git", time=ProjectTime(created=1, updated=1), **more)
 
 
-def seen(id: ProjectID, worktree: str, *, inode: str = "7", roots: tuple[str, ...] = ()) -> KnownProjects:
+def known_after(
+    id: ProjectID, worktree: str, *, inode: str = "7", roots: tuple[str, ...] = ()
+) -> KnownProjects:
     """Return what is known after a project was seen in a directory."""
     seen = LastSeen(worktree=worktree, common_dir=f"{worktree}/.git", inode=inode, roots=roots)
     return KnownProjects(projects={id: record(id, worktree)}, last_seen={id: seen})
 
 
-def recorded(*projects: Project) -> KnownProjects:
+def known_to_opencode(*projects: Project) -> KnownProjects:
     """Return what is known if only OpenCode has recorded projects."""
     return KnownProjects(projects={project.id: project for project in projects}, last_seen={})
 
@@ -87,12 +89,12 @@ def test_without_a_repository_everything_is_global_and_vcs_may_be_faked() -> Non
     assert identify(CheckoutFacts(checkout=faked), NOBODY).vcs == "git"
 
 
-def test_git_is_asked_only_if_files_do_not_suffice() -> None:
+def test_git_is_called_only_if_files_do_not_suffice() -> None:
     assert needs_roots(HERE, NOBODY)
     assert needs_roots(replace(HERE, id="silly"), NOBODY)
-    assert needs_roots(HERE, seen(X, "/home/loom", inode="8"))
+    assert needs_roots(HERE, known_after(X, "/home/loom", inode="8"))
     assert not needs_roots(replace(HERE, id=X), NOBODY)
-    assert not needs_roots(HERE, seen(X, "/home/loom"))
+    assert not needs_roots(HERE, known_after(X, "/home/loom"))
     assert not needs_roots(PLAIN, NOBODY)
 
 
@@ -101,16 +103,16 @@ def test_an_id_file_is_trusted_if_it_names_a_commit_or_a_known_project() -> None
     at = replace(HERE, id=silly)
 
     assert id_of(NOBODY, at, roots=(Y,)) == Y
-    assert id_of(recorded(record(silly, "/gone")), at) == silly
+    assert id_of(known_to_opencode(record(silly, "/gone")), at) == silly
     assert id_of(NOBODY, replace(HERE, id=X)) == X
 
 
-def test_the_place_beats_a_new_root_commit() -> None:
-    assert id_of(seen(X, "/home/loom"), roots=(Y,)) == X
+def test_the_known_path_beats_a_new_root_commit() -> None:
+    assert id_of(known_after(X, "/home/loom"), roots=(Y,)) == X
 
 
-def test_another_directory_with_other_roots_in_the_same_place_is_another_project() -> None:
-    known = seen(X, "/home/loom", inode="6")
+def test_other_roots_in_the_same_path_are_another_project() -> None:
+    known = known_after(X, "/home/loom", inode="6")
 
     assert id_of(known, roots=(Y,)) == Y
     assert id_of(known, roots=(X, Y)) == X
@@ -119,7 +121,7 @@ def test_another_directory_with_other_roots_in_the_same_place_is_another_project
 
 
 def test_a_copied_id_file_is_not_trusted_while_the_original_exists() -> None:
-    known, at = seen(X, "/elsewhere", inode="8"), replace(HERE, id=X)
+    known, at = known_after(X, "/elsewhere", inode="8"), replace(HERE, id=X)
 
     assert list_candidates(at, known, None) == {X: "/elsewhere"}
     assert id_of(known, at, a=LastLocation()) == X
@@ -132,7 +134,7 @@ def test_a_copied_id_file_is_not_trusted_while_the_original_exists() -> None:
 
 
 def test_a_second_clone_gets_an_unused_id() -> None:
-    known = seen(X, "/elsewhere", inode="8")
+    known = known_after(X, "/elsewhere", inode="8")
     first = id_of(known, roots=(X,), a=home(X))
     known = KnownProjects(
         projects={**known.projects, first: record(first, "/third")},
@@ -146,14 +148,14 @@ def test_a_second_clone_gets_an_unused_id() -> None:
     assert [len(first), len(second)] == [40, 40]
 
 
-def test_a_root_commit_identifies_the_one_project_that_is_gone() -> None:
-    known = seen(Z, "/elsewhere", roots=(X,))
+def test_a_root_commit_identifies_the_only_missing_project() -> None:
+    known = known_after(Z, "/elsewhere", roots=(X,))
 
     assert id_of(known, roots=(X,), c=LastLocation()) == Z
     assert id_of(known, roots=(X,), c=home(Z)) == X
 
 
-def test_if_two_projects_are_gone_neither_is_chosen() -> None:
+def test_if_two_projects_are_missing_neither_is_chosen() -> None:
     known = KnownProjects(
         projects={},
         last_seen={id: LastSeen(worktree=f"/gone/{id}", inode="1", roots=(X,)) for id in (Y, Z)},
@@ -163,14 +165,14 @@ def test_if_two_projects_are_gone_neither_is_chosen() -> None:
 
 
 def test_the_same_directory_by_another_name_is_not_a_copy() -> None:
-    known, at = seen(X, "/home/LOOM"), replace(HERE, id=X)
+    known, at = known_after(X, "/home/LOOM"), replace(HERE, id=X)
     same = LastLocation(exists=True, common_dir="/home/LOOM/.git", id=X, inode=HERE.inode)
 
     assert id_of(known, at, a=same) == X
 
 
 def test_a_repository_created_again_and_named_by_opencode_keeps_its_project() -> None:
-    known = seen(X, "/home/loom")
+    known = known_after(X, "/home/loom")
     known = KnownProjects(projects={**known.projects, Y: record(Y, "/home/loom")}, last_seen=known.last_seen)
     here = LastLocation(exists=True, common_dir=HERE.common_dir, id=Y, inode=HERE.inode)
 
@@ -179,8 +181,8 @@ def test_a_repository_created_again_and_named_by_opencode_keeps_its_project() ->
     assert (verdict.id, verdict.sources) == (X, (Y,))
 
 
-def test_a_repository_moved_to_the_place_of_another_keeps_its_id() -> None:
-    known, other = seen(X, "/home/loom", inode="6"), seen(Y, "/elsewhere")
+def test_a_repository_moved_to_the_path_of_another_keeps_its_id() -> None:
+    known, other = known_after(X, "/home/loom", inode="6"), known_after(Y, "/elsewhere")
     both = KnownProjects(
         projects={**known.projects, **other.projects}, last_seen={**known.last_seen, **other.last_seen}
     )
@@ -188,8 +190,11 @@ def test_a_repository_moved_to_the_place_of_another_keeps_its_id() -> None:
     assert id_of(both, replace(HERE, id=Y), b=LastLocation()) == Y
 
 
-def test_a_second_clone_removed_and_cloned_again_is_still_the_second() -> None:
-    second, first = seen(Z, "/home/loom", inode="6", roots=(X,)), seen(X, "/elsewhere", inode="5")
+def test_a_second_clone_that_is_cloned_again_keeps_its_project() -> None:
+    second, first = (
+        known_after(Z, "/home/loom", inode="6", roots=(X,)),
+        known_after(X, "/elsewhere", inode="5"),
+    )
     both = KnownProjects(
         projects={**second.projects, **first.projects}, last_seen={**second.last_seen, **first.last_seen}
     )
@@ -200,8 +205,8 @@ def test_a_second_clone_removed_and_cloned_again_is_still_the_second() -> None:
     assert id_of(both, moved_here, a=LastLocation()) == X
 
 
-def test_a_directory_that_lost_its_git_keeps_its_project_also_in_subdirectories() -> None:
-    for known in (seen(X, "/home/loom"), recorded(record(X, "/home/loom"))):
+def test_a_directory_that_lost_its_git_keeps_its_project_in_subdirectories_too() -> None:
+    for known in (known_after(X, "/home/loom"), known_to_opencode(record(X, "/home/loom"))):
         assert identify(CheckoutFacts(checkout=PLAIN), known) == ProjectIdentity(
             id=X,
             worktree="/home/loom",
@@ -210,34 +215,34 @@ def test_a_directory_that_lost_its_git_keeps_its_project_also_in_subdirectories(
             sources=(GLOBAL_PROJECT,),
             has_repository=False,
         )
-    assert id_of(seen(X, "/home/loo"), PLAIN) == GLOBAL_PROJECT
+    assert id_of(known_after(X, "/home/loo"), PLAIN) == GLOBAL_PROJECT
 
 
-def test_the_parent_of_a_bare_repository_is_not_its_home() -> None:
+def test_the_parent_of_a_bare_repository_is_not_its_worktree() -> None:
     bare = record(X, "/home", sandboxes=("/home/linked",))
 
-    assert id_of(recorded(bare), PLAIN) == GLOBAL_PROJECT
-    assert id_of(recorded(bare), replace(PLAIN, directory="/home/linked/src")) == X
+    assert id_of(known_to_opencode(bare), PLAIN) == GLOBAL_PROJECT
+    assert id_of(known_to_opencode(bare), replace(PLAIN, directory="/home/linked/src")) == X
 
 
-def test_the_root_directory_is_no_projects_home() -> None:
-    known = recorded(record(X, "/"), record(GLOBAL_PROJECT, "/home/loom"))
+def test_the_root_directory_is_never_a_worktree() -> None:
+    known = known_to_opencode(record(X, "/"), record(GLOBAL_PROJECT, "/home/loom"))
 
     assert id_of(known, PLAIN) == GLOBAL_PROJECT
     assert find_project_here(HERE, known) is None
 
 
-def test_the_nearer_of_a_repository_and_a_remembered_path_wins() -> None:
+def test_the_nearer_of_a_repository_and_a_known_path_wins() -> None:
     below = replace(HERE, directory="/home/loom/inner/src", id=Y)
     inner = replace(
         below, top="/home/loom/inner", main="/home/loom/inner", common_dir="/home/loom/inner/.git"
     )
 
-    assert id_of(seen(X, "/home/loom/inner"), below) == X
-    assert id_of(seen(X, "/home/loom"), inner) == Y
+    assert id_of(known_after(X, "/home/loom/inner"), below) == X
+    assert id_of(known_after(X, "/home/loom"), inner) == Y
 
 
-def test_windows_spells_one_path_in_many_ways() -> None:
+def test_windows_paths_are_compared_in_normal_form() -> None:
     assert len({normalise_path(path) for path in (r"C:\x\y", "C:/x/y", r"c:\x\y", "c:/x/y")}) == 1
     assert is_inside(r"C:\x\y", "c:/x")
     assert not is_inside(r"C:\xy", "c:/x")

@@ -60,7 +60,7 @@ class World:
 
     # what we do
 
-    def look(self, path: str) -> Checkout:
+    def inspect(self, path: str) -> Checkout:
         it = self.disk[path]
         inode = Inode(number=it.inode, device="1")
         if not it.git:
@@ -75,7 +75,7 @@ class World:
             inode=inode,
         )
 
-    def look_home(self, path: str) -> LastLocation:
+    def inspect_last_location(self, path: str) -> LastLocation:
         it = self.disk.get(path)
         if it is None:
             return LastLocation()
@@ -83,9 +83,11 @@ class World:
         return LastLocation(exists=True, common_dir=f"{path}/.git", id=it.id if it.git else "", inode=inode)
 
     def resolve(self, path: str) -> Resolution:
-        at, known = self.look(path), KnownProjects(projects=self.projects, last_seen=self.last_seen)
+        at, known = self.inspect(path), KnownProjects(projects=self.projects, last_seen=self.last_seen)
         roots = (self.disk[path].root,) if needs_roots(at, known) else None
-        last_locations = {id: self.look_home(home) for id, home in list_candidates(at, known, roots).items()}
+        last_locations = {
+            id: self.inspect_last_location(home) for id, home in list_candidates(at, known, roots).items()
+        }
         facts = CheckoutFacts(checkout=at, roots=roots, last_locations=last_locations)
         return to_resolution(
             identify(facts, known), facts, known, existing_sandboxes=(), now=next(self.number)
@@ -106,7 +108,7 @@ class World:
         return id
 
 
-def happen(world: World, draw: Callable[..., object], *, strips: bool = True) -> None:
+def change_disk(world: World, draw: Callable[..., object], *, strips: bool = True) -> None:
     """Apply one random change to the disk."""
     taken = sorted(world.disk)
     free = [path for path in PATHS if path not in world.disk]
@@ -136,11 +138,11 @@ def happen(world: World, draw: Callable[..., object], *, strips: bool = True) ->
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_every_directory_keeps_its_project_and_no_two_share_one(data: st.DataObject) -> None:
+def test_every_directory_keeps_its_own_project(data: st.DataObject) -> None:
     world = World()
     named: dict[int, ProjectID] = {}
     for _ in range(data.draw(st.integers(1, 8))):
-        happen(world, data.draw)
+        change_disk(world, data.draw)
         order = data.draw(st.permutations(sorted(world.disk)))
         ids = {path: world.open(path) for path in order}
         assert {path: world.open(path) for path in order} == ids
@@ -151,13 +153,13 @@ def test_every_directory_keeps_its_project_and_no_two_share_one(data: st.DataObj
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_no_two_directories_share_a_project_whatever_happened_unseen(data: st.DataObject) -> None:
+def test_no_two_directories_share_a_project_after_unseen_changes(data: st.DataObject) -> None:
     world = World()
     for _ in range(data.draw(st.integers(1, 4))):
         for _ in range(data.draw(st.integers(1, 4))):
             # A folder that lost its `.git` is known by its path alone. If the repository that stood there has moved
             # on unseen, both answer to it until it is looked at in its new place: that much cannot be told apart.
-            happen(world, data.draw, strips=False)
+            change_disk(world, data.draw, strips=False)
         order = data.draw(st.permutations(sorted(world.disk)))
         ids = {path: world.open(path) for path in order}
         assert {path: world.open(path) for path in order} == ids

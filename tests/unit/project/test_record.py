@@ -57,7 +57,7 @@ def resolution(stored: Project | None, seen: LastSeen | None, at: Checkout = LIN
     )
 
 
-def test_nothing_is_stored_if_nothing_changed() -> None:
+def test_nothing_is_stored_without_changes() -> None:
     stored = project(5, "/linked")
 
     found = resolution(stored, SEEN)
@@ -66,7 +66,7 @@ def test_nothing_is_stored_if_nothing_changed() -> None:
     assert found.is_stored
 
 
-def test_a_new_checkout_is_added_and_one_that_is_gone_is_dropped() -> None:
+def test_a_new_checkout_is_added_and_a_missing_one_dropped() -> None:
     found = resolution(project(5, "/gone", "/third"), SEEN)
 
     assert found.project == found.place.project == project(9, "/third", "/linked")
@@ -114,7 +114,7 @@ def test_the_global_record_is_written_once_and_never_changed() -> None:
     assert again.place.project.worktree == "/new"
 
 
-def test_where_a_project_was_seen_is_read_back_and_an_invalid_one_is_none() -> None:
+def test_the_last_known_path_of_a_project_is_read_back_and_an_invalid_one_ignored() -> None:
     assert parse_last_seen(to_plain(SEEN)) == SEEN
     assert to_plain(SEEN) == {
         "worktree": "/loom",
@@ -127,16 +127,16 @@ def test_where_a_project_was_seen_is_read_back_and_an_invalid_one_is_none() -> N
 
 
 def test_a_project_adopts_sessions_in_its_own_checkouts_only() -> None:
-    def place(directory: str, top: str = "", common_dir: str = "") -> Checkout:
+    def checkout(directory: str, top: str = "", common_dir: str = "") -> Checkout:
         return Checkout(directory=directory, top=top, common_dir=common_dir)
 
-    assert covers_checkout(ADOPTION, place("/loom", "/loom", "/loom/.git"))
-    assert covers_checkout(ADOPTION, place("/loom/deep/gone", "/loom", "/loom/.git"))
-    assert covers_checkout(ADOPTION, place("/linked", "/linked", "/loom/.git"))
-    assert not covers_checkout(ADOPTION, place("/loomed"))
-    assert not covers_checkout(ADOPTION, place("/"))
-    assert not covers_checkout(ADOPTION, place("/loom/nested/src", "/loom/nested", "/loom/nested/.git"))
-    assert not covers_checkout(ADOPTION, place("/loom/lost/src", "/loom", "/loom/.git"))
+    assert covers_checkout(ADOPTION, checkout("/loom", "/loom", "/loom/.git"))
+    assert covers_checkout(ADOPTION, checkout("/loom/deep/gone", "/loom", "/loom/.git"))
+    assert covers_checkout(ADOPTION, checkout("/linked", "/linked", "/loom/.git"))
+    assert not covers_checkout(ADOPTION, checkout("/loomed"))
+    assert not covers_checkout(ADOPTION, checkout("/"))
+    assert not covers_checkout(ADOPTION, checkout("/loom/nested/src", "/loom/nested", "/loom/nested/.git"))
+    assert not covers_checkout(ADOPTION, checkout("/loom/lost/src", "/loom", "/loom/.git"))
 
 
 def test_a_project_without_git_adopts_sessions_in_outer_repositories() -> None:

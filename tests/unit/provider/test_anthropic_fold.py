@@ -57,7 +57,7 @@ def stop(index: int) -> Any:
     return {"type": "content_block_stop", "index": index}
 
 
-def test_thought_words_and_a_call() -> None:
+def test_thoughts_text_and_a_call_are_read() -> None:
     chunks = fold(
         START,
         {"type": "ping"},
@@ -116,7 +116,7 @@ def test_thought_words_and_a_call() -> None:
     ]
 
 
-def test_what_is_open_at_the_end_is_closed() -> None:
+def test_open_blocks_are_closed_at_the_end() -> None:
     chunks = fold(
         START, begin(0, "text"), delta(0, "text_delta", text="a"), begin(1, "tool_use", name="read"), *END
     )
@@ -124,7 +124,7 @@ def test_what_is_open_at_the_end_is_closed() -> None:
     assert chunks[-2] == ToolCall(call_id="m_1", tool="read", raw="{}")
 
 
-def test_servers_that_imitate_forget_things() -> None:
+def test_events_that_compatible_servers_omit_are_not_required() -> None:
     chunks = fold(
         START,
         delta(0, "text_delta", text="a"),
@@ -153,7 +153,7 @@ def test_servers_that_imitate_forget_things() -> None:
         (None, "unknown"),
     ],
 )
-def test_the_end_says_why(word: str | None, reason: str) -> None:
+def test_stop_reasons_are_translated(word: str | None, reason: str) -> None:
     end = {"type": "message_delta", "delta": {"stop_reason": word}, "usage": {"output_tokens": 1}}
     finished = fold(START, end, {"type": "message_stop"})[-1]
     assert isinstance(finished, Finished)
@@ -169,13 +169,13 @@ def test_the_end_says_why(word: str | None, reason: str) -> None:
         ({"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, "bad-request", 400),
     ],
 )
-def test_a_failure_inside_an_answer(event: Any, kind: str, status: int | None) -> None:
+def test_an_error_event_raises_an_error_of_its_kind(event: Any, kind: str, status: int | None) -> None:
     with pytest.raises(ProviderError) as raised:
         fold(START, event)
     assert (raised.value.kind, raised.value.status) == (kind, status)
 
 
-def test_an_answer_without_an_end_is_broken() -> None:
+def test_an_answer_without_an_end_is_incomplete() -> None:
     for events in ([START], [START, begin(0, "text")], []):
         with pytest.raises(ProviderError, match="broke off") as raised:
             fold(*events)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from fake.anthropic import check, redacted, signature_of
+from fake.anthropic import check, signature_of, to_redacted
 from fake.refusing import RefusedError
 from given.model_requests import request
 from given.models import CLAUDE
@@ -33,7 +33,7 @@ CALL = CallContent(call_id="toolu_1", tool="read", input={"path": "a"})
 RESULT = ToolModelMessage(content=(ResultContent(call_id="toolu_1", tool="read", output="text"),))
 
 
-def thought(text: str = "hm", **kept: str) -> ReasoningContent:
+def reasoning(text: str = "hm", **kept: str) -> ReasoningContent:
     return ReasoningContent(text=text, metadata={"anthropic": {"signature": signature_of(text)} | kept})
 
 
@@ -43,11 +43,11 @@ def messages(*turns: Any, **more: Any) -> Any:
     return body["messages"]
 
 
-def test_a_whole_request() -> None:
+def test_a_complete_request_is_encoded() -> None:
     asked = request(
         CLAUDE,
         HELLO,
-        AssistantModelMessage(content=(thought(), TextContent(text="I look"), CALL)),
+        AssistantModelMessage(content=(reasoning(), TextContent(text="I look"), CALL)),
         RESULT,
         HELLO,
         tools=(READ,),
@@ -96,24 +96,24 @@ def test_a_whole_request() -> None:
     assert list(body)[-1] == "messages"
 
 
-def test_a_thought_goes_back_letter_by_letter() -> None:
+def test_a_thought_is_sent_back_unchanged() -> None:
     signed = ReasoningContent(
         text="so", metadata={"anthropic": {"signature": signature_of("so \n"), "tail": " \n"}}
     )
-    kept = ReasoningContent(text="", metadata={"anthropic": {"redactedData": redacted("x")}})
+    kept = ReasoningContent(text="", metadata={"anthropic": {"redactedData": to_redacted("x")}})
     foreign = ReasoningContent(text="not mine", metadata={"openai": {"itemId": "rs_1"}})
     unsigned = ReasoningContent(text="not signed")
     turn = AssistantModelMessage(content=(signed, kept, foreign, unsigned, TextContent(text="a")))
     assert messages(HELLO, turn, HELLO)[1]["content"] == [
         {"type": "thinking", "thinking": "so \n", "signature": signature_of("so \n")},
-        {"type": "redacted_thinking", "data": redacted("x")},
+        {"type": "redacted_thinking", "data": to_redacted("x")},
         {"type": "text", "text": "a", **MARK},
     ]
 
 
-def test_thoughts_alone_and_at_the_end_are_not_sent() -> None:
-    alone = AssistantModelMessage(content=(thought(),))
-    last = AssistantModelMessage(content=(TextContent(text="a"), thought()))
+def test_trailing_thoughts_are_not_sent() -> None:
+    alone = AssistantModelMessage(content=(reasoning(),))
+    last = AssistantModelMessage(content=(TextContent(text="a"), reasoning()))
     assert [message["role"] for message in messages(HELLO, alone, HELLO)] == ["user"]
     assert messages(HELLO, last, HELLO)[1]["content"] == [{"type": "text", "text": "a", **MARK}]
 
@@ -136,7 +136,7 @@ def test_results_follow_their_calls() -> None:
     ]
 
 
-def test_files() -> None:
+def test_files_are_encoded_by_kind() -> None:
     picture = MediaContent(url=f"data:image/jpeg;base64,{PNG}", mime="image/jpeg")
     paper = MediaContent(url="https://example.com/a.pdf", mime="application/pdf", filename="a.pdf")
     sketch = MediaContent(url="data:image/svg+xml,<svg/>", mime="image/svg+xml", filename="a.svg")
@@ -157,7 +157,7 @@ def test_files() -> None:
     assert result["content"] == [{"type": "image", "source": source}]
 
 
-def test_nothing_to_say_is_still_a_question() -> None:
+def test_an_empty_prompt_is_replaced_by_a_request_to_continue() -> None:
     blank = UserModelMessage(content=(TextContent(text=" "),))
     assert messages(blank) == [{"role": "user", "content": [{"type": "text", "text": CONTINUE_TEXT, **MARK}]}]
 
@@ -171,7 +171,7 @@ def test_nothing_to_say_is_still_a_question() -> None:
         (1_000, 1_000, 16_000, (None, 1_000)),
     ],
 )
-def test_thinking_fits_the_answer(
+def test_the_thinking_budget_fits_the_output_limit(
     most: int, asked: int, budget: int, expected: tuple[int | None, int]
 ) -> None:
     model = replace(CLAUDE, limit=replace(CLAUDE.limit, output=most))
@@ -181,19 +181,19 @@ def test_thinking_fits_the_answer(
     assert (body.get("thinking", {}).get("budget_tokens"), body["max_tokens"]) == expected
 
 
-def test_a_turn_begun_without_thinking_goes_on_without() -> None:
+def test_a_turn_begun_without_thinking_continues_without_it() -> None:
     options = {"thinking": {"type": "enabled", "budgetTokens": 2000}}
     turns = (HELLO, AssistantModelMessage(content=(CALL,)), RESULT)
     assert "thinking" not in to_body(request(CLAUDE, *turns, tools=(READ,), options=options))
-    thinking = (HELLO, AssistantModelMessage(content=(thought(), CALL)), RESULT)
+    thinking = (HELLO, AssistantModelMessage(content=(reasoning(), CALL)), RESULT)
     assert "thinking" in to_body(request(CLAUDE, *thinking, tools=(READ,), options=options))
 
 
-def test_only_the_first_answer_of_a_turn_has_to_begin_with_a_thought() -> None:
+def test_only_the_first_answer_of_a_turn_must_begin_with_a_thought() -> None:
     options = {"thinking": {"type": "enabled", "budgetTokens": 2000}}
     begun = (
         HELLO,
-        AssistantModelMessage(content=(thought(), CALL)),
+        AssistantModelMessage(content=(reasoning(), CALL)),
         RESULT,
         AssistantModelMessage(content=(CALL,)),
         RESULT,
@@ -212,27 +212,27 @@ def test_adaptive_thinking_is_requested_throughout_a_turn() -> None:
     assert body["thinking"] == {"type": "adaptive"}
 
 
-def test_calls_without_tools_get_one_that_does_nothing() -> None:
+def test_a_history_with_calls_but_without_tools_gets_a_placeholder_tool() -> None:
     body = to_body(request(CLAUDE, HELLO, AssistantModelMessage(content=(CALL,)), RESULT))
     check(msgspec.json.decode(to_bytes(body)))
     assert ([tool["name"] for tool in body["tools"]], body["tool_choice"]) == (["_noop"], {"type": "none"})
     assert "tools" not in to_body(request(CLAUDE, HELLO))
 
 
-def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
+def test_a_longer_conversation_begins_with_the_bytes_of_the_shorter_one() -> None:
     turns: list[Any] = [HELLO]
     sent = []
     for number in range(30):
         sent.append(to_body(request(CLAUDE, *turns, tools=(READ,))))
         id = f"toolu_{number}"
-        turns += [AssistantModelMessage(content=(thought(), replace(CALL, call_id=id)))]
+        turns += [AssistantModelMessage(content=(reasoning(), replace(CALL, call_id=id)))]
         turns += [ToolModelMessage(content=(ResultContent(call_id=id, tool="read", output="x"),))]
 
-    def bare(body: Any) -> bytes:
+    def strip_cache_marks(body: Any) -> bytes:
         return to_bytes(body).replace(b',"cache_control":{"type":"ephemeral"}', b"").removesuffix(b"]}")
 
     for before, after in pairwise(sent):
-        assert bare(after).startswith(bare(before))
+        assert strip_cache_marks(after).startswith(strip_cache_marks(before))
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
         lambda body: body.update(promptCacheKey="x"),
     ],
 )
-def test_the_fake_refuses_what_the_api_refuses(spoil: Any) -> None:
-    turns = (HELLO, AssistantModelMessage(content=(thought(), CALL)), RESULT)
+def test_the_fake_refuses_the_same_as_the_api(spoil: Any) -> None:
+    turns = (HELLO, AssistantModelMessage(content=(reasoning(), CALL)), RESULT)
     body = to_body(request(CLAUDE, *turns, tools=(READ,), system=("a", "b")))
     good = msgspec.json.decode(to_bytes(body))
     check(good)

@@ -94,7 +94,7 @@ def keys(env: Mapping[str, str], options: dict[str, Any] | None = None) -> AwsKe
     return signer()
 
 
-def test_keys_of_the_environment_of_a_profile_and_of_the_configuration(home: str) -> None:
+def test_keys_come_from_the_environment_a_profile_or_the_configuration(home: str) -> None:
     work = AwsKeys(id="AKIAWORK", secret="work=secret", token="lent")
     assert keys({**ENV, "HOME": home}) == AwsKeys(id="AKIAENV", secret="env-secret", token="env-token")
     assert keys({"HOME": home, "AWS_PROFILE": "work"}) == work
@@ -104,13 +104,13 @@ def test_keys_of_the_environment_of_a_profile_and_of_the_configuration(home: str
     assert keys({**ENV, "HOME": home}, given_keys) == AwsKeys(id="AKIATOLD", secret="told")
 
 
-def test_files_may_lie_elsewhere(tmp_path: Path) -> None:
+def test_credential_files_may_be_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text(CREDENTIALS)
     env = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys"), "AWS_PROFILE": "work"}
     assert keys(env).id == "AKIAWORK"
 
 
-def test_keys_that_are_renewed_while_we_run_are_found(home: str) -> None:
+def test_renewed_keys_are_found(home: str) -> None:
     signer = access({"HOME": home, "AWS_PROFILE": "work"}).aws
     assert signer is not None
     before = signer()
@@ -118,7 +118,7 @@ def test_keys_that_are_renewed_while_we_run_are_found(home: str) -> None:
     assert (before.token, signer().token) == ("lent", "lent again")
 
 
-def test_a_token_of_bedrocks_own_comes_first() -> None:
+def test_a_bearer_token_of_bedrock_has_precedence() -> None:
     env = {**ENV, "AWS_BEARER_TOKEN_BEDROCK": " token "}
     bearer = ProviderKey(secret="token", source="environment", variable="AWS_BEARER_TOKEN_BEDROCK")
     assert access(env).key == bearer
@@ -127,7 +127,7 @@ def test_a_token_of_bedrocks_own_comes_first() -> None:
     assert access(ENV).key == ProviderKey(secret="", source="environment", variable="AWS_ACCESS_KEY_ID")
 
 
-def test_keys_for_everything_make_it_available_but_a_file_alone_does_not(home: str) -> None:
+def test_keys_for_all_of_aws_make_it_available_but_a_file_alone_does_not(home: str) -> None:
     assert [
         offer(env, options).available
         for env, options in (
@@ -139,7 +139,7 @@ def test_keys_for_everything_make_it_available_but_a_file_alone_does_not(home: s
     ] == [False, True, True, True]
 
 
-def test_the_region_is_the_configured_one_else_the_environments_else_the_profiles(home: str) -> None:
+def test_the_region_comes_from_the_configuration_the_environment_or_the_profile(home: str) -> None:
     env = {"HOME": home, "AWS_PROFILE": "work", "AWS_REGION": "eu-west-1"}
     urls = [
         access(env, {"region": "us-west-2"}).url,
@@ -155,12 +155,12 @@ def test_the_region_is_the_configured_one_else_the_environments_else_the_profile
     }
 
 
-def test_a_region_that_is_more_than_a_name_is_refused() -> None:
+def test_a_region_that_is_not_a_plain_name_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"options\.region"):
         access(ENV, {"region": "evil.test/?"})
 
 
-def test_without_keys_what_to_set_is_named(home: str) -> None:
+def test_the_error_for_missing_keys_names_what_to_set(home: str) -> None:
     with pytest.raises(ProviderAuthError) as caught:
         access({})
     assert str(caught.value) == (
@@ -173,14 +173,12 @@ def test_without_keys_what_to_set_is_named(home: str) -> None:
         keys({"HOME": home, "AWS_PROFILE": "signed-in"})
 
 
-def test_a_project_cannot_bring_keys_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
-) -> None:
+def test_a_project_cannot_configure_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
     monkeypatch.chdir(home)
     with pytest.raises(ProviderAuthError):
         keys({"AWS_PROFILE": "work"})
 
 
-def test_nothing_that_is_shown_shows_a_key() -> None:
+def test_keys_are_never_shown() -> None:
     given_keys = access(ENV, {"accessKeyId": "AKIATOLD", "secretAccessKey": "told"})
     assert not any(word in repr(given_keys) for word in ("AKIATOLD", "told", "env-secret"))

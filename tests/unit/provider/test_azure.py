@@ -36,7 +36,9 @@ BASE = "https://mine.openai.azure.com/openai"
         ),
     ],
 )
-def test_the_address_of_a_deployment(base: str, options: dict[str, Any], url: str, query: str) -> None:
+def test_the_address_of_a_deployment_is_built(
+    base: str, options: dict[str, Any], url: str, query: str
+) -> None:
     found = make_deployment_endpoint(
         ModelEndpoint(base_url=base, api_key="k", headers={"X-A": "1"}, options=options), "my gpt"
     )
@@ -75,9 +77,7 @@ class OnAzure:
         ),
     ],
 )
-async def test_the_wire_is_the_one_that_is_wanted(
-    dialect: Dialect, options: dict[str, Any], path: str
-) -> None:
+async def test_the_configured_api_is_used(dialect: Dialect, options: dict[str, Any], path: str) -> None:
     def make(client: Any, endpoint: ModelEndpoint) -> AzureOpenAI:
         return AzureOpenAI(client, ModelEndpoint(base_url=endpoint.base_url, api_key="k", options=options))
 

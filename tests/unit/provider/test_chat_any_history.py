@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fake import anthropic as fake_anthropic
 from fake import openai as fake_openai
 from fake.anthropic import signature_of
-from fake.openai import STRICT, Manners
+from fake.openai import STRICT, ServerDialect
 from given.history_strategies import histories
 from given.model_requests import request
 from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED, TEXT_ONLY
@@ -27,14 +27,14 @@ MADE_BY = tuple((model.provider_id, model.id) for model in (CLAUDE, GPT, MISTRAL
 THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
 MANNERS = {
     GPT.id: STRICT,
-    MISTRAL.id: Manners(mistral=True),
-    LOCAL.id: Manners(longest_id=1000),
-    TEXT_ONLY.id: Manners(longest_id=1000),
-    ROUTED.id: Manners(marks=True, longest_id=1000),
+    MISTRAL.id: ServerDialect(mistral=True),
+    LOCAL.id: ServerDialect(longest_id=1000),
+    TEXT_ONLY.id: ServerDialect(longest_id=1000),
+    ROUTED.id: ServerDialect(marks=True, longest_id=1000),
 }
 
 
-def signed(history: list[MessageWithParts]) -> list[MessageWithParts]:
+def sign_reasoning(history: list[MessageWithParts]) -> list[MessageWithParts]:
     """Return the history with the reasoning of Claude signed."""
 
     def sign(part: AnyPart) -> AnyPart:
@@ -51,8 +51,10 @@ def signed(history: list[MessageWithParts]) -> list[MessageWithParts]:
 @pytest.mark.parametrize("tools", [(), (READ,)], ids=["no tools", "a tool"])
 @given(history=histories(*MADE_BY))
 @settings(deadline=None, max_examples=100)
-def test_anthropic_takes_it(tools: Any, options: Any, history: list[MessageWithParts]) -> None:
-    shown = to_model_messages(signed(history), CLAUDE)
+def test_any_history_is_valid_for_anthropic(
+    tools: Any, options: Any, history: list[MessageWithParts]
+) -> None:
+    shown = to_model_messages(sign_reasoning(history), CLAUDE)
     asked = request(CLAUDE, *shown, tools=tools, options=options, temperature=0.5, max_output=32_000)
     fake_anthropic.check(msgspec.json.decode(to_bytes(anthropic_request.to_body(asked))))
 
@@ -60,7 +62,7 @@ def test_anthropic_takes_it(tools: Any, options: Any, history: list[MessageWithP
 @pytest.mark.parametrize("model", [GPT, MISTRAL, LOCAL, TEXT_ONLY, ROUTED], ids=lambda model: model.id)
 @given(history=histories(*MADE_BY))
 @settings(deadline=None, max_examples=100)
-def test_chat_completions_takes_it(model: Model, history: list[MessageWithParts]) -> None:
+def test_any_history_is_valid_for_chat_completions(model: Model, history: list[MessageWithParts]) -> None:
     shown = to_model_messages(history, model)
     asked = request(model, *shown, tools=(READ,), temperature=0.5, max_output=1000)
     fake_openai.check(msgspec.json.decode(to_bytes(openai_chat_request.to_body(asked))), MANNERS[model.id])

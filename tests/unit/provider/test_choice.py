@@ -31,13 +31,13 @@ def model(id: str, *, price: int = 10, **can: Any) -> Model:
         (["gpt-5", "gpt-5-chat-latest"], "gpt-5"),
     ],
 )
-def test_the_best_of_several(ids: list[str], chosen: str) -> None:
+def test_the_best_model_is_chosen(ids: list[str], chosen: str) -> None:
     found = choose_best_model(model(id) for id in ids)
     assert found is not None
     assert found.id == chosen
 
 
-def test_the_dearest_is_not_chosen_for_anyone() -> None:
+def test_the_most_expensive_model_is_not_chosen_by_default() -> None:
     found = choose_best_model([model("gpt-5.5"), model("gpt-5.5-pro", price=180)])
     assert found is not None
     assert found.id == "gpt-5.5"

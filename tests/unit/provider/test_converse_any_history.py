@@ -22,7 +22,7 @@ THINKING = {"reasoningConfig": {"type": "enabled", "budgetTokens": 4000, "maxRea
 @pytest.mark.parametrize("model", [ON_BEDROCK, NOVA, QWEN_ON_BEDROCK], ids=["claude", "nova", "qwen"])
 @given(history=histories(*MADE_BY))
 @settings(deadline=None, max_examples=60)
-def test_the_request_is_valid(
+def test_any_history_gives_a_valid_request(
     model: Model, options: dict[str, object], history: list[MessageWithParts]
 ) -> None:
     more = {"tools": (READ,), "temperature": 0.5, "top_p": 0.9, "top_k": 5, "options": options}

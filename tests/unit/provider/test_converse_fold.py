@@ -37,7 +37,7 @@ def event(name: str, **fields: Any) -> SseEvent:
     return SseEvent(name, msgspec.json.encode(fields))
 
 
-def grown(index: int, **delta: Any) -> SseEvent:
+def delta_event(index: int, **delta: Any) -> SseEvent:
     return event("contentBlockDelta", delta=delta, contentBlockIndex=index)
 
 
@@ -53,23 +53,23 @@ def fold(*events: SseEvent) -> list[AnyChunk]:
 START = event("messageStart", role="assistant")
 
 
-def test_a_whole_answer() -> None:
+def test_a_complete_answer_is_read() -> None:
     call = {"toolUse": {"toolUseId": "t1", "name": "read"}}
     chunks = fold(
         START,
-        grown(0, reasoningContent={"text": "hm "}),
-        grown(0, reasoningContent={"text": "\n"}),
-        grown(0, reasoningContent={"signature": "sig"}),
+        delta_event(0, reasoningContent={"text": "hm "}),
+        delta_event(0, reasoningContent={"text": "\n"}),
+        delta_event(0, reasoningContent={"signature": "sig"}),
         stop(0),
-        grown(1, reasoningContent={"redactedContent": "c2VjcmV0"}),
+        delta_event(1, reasoningContent={"redactedContent": "c2VjcmV0"}),
         stop(1),
-        grown(2, text="I "),
-        grown(2, text="look."),
+        delta_event(2, text="I "),
+        delta_event(2, text="look."),
         stop(2),
         event("contentBlockStart", start=call, contentBlockIndex=3),
-        grown(3, toolUse={"input": ""}),
-        grown(3, toolUse={"input": '{"path":'}),
-        grown(3, toolUse={"input": '"a"}'}),
+        delta_event(3, toolUse={"input": ""}),
+        delta_event(3, toolUse={"input": '{"path":'}),
+        delta_event(3, toolUse={"input": '"a"}'}),
         stop(3),
         event("messageStop", stopReason="tool_use"),
         event("metadata", usage=USED, metrics={"latencyMs": 1}, trace={"guardrail": {}}),
@@ -113,15 +113,15 @@ def test_a_whole_answer() -> None:
         ("", "unknown"),
     ],
 )
-def test_why_it_ended(stop_reason: str, reason: str) -> None:
+def test_stop_reasons_are_translated(stop_reason: str, reason: str) -> None:
     last = fold(START, event("messageStop", stopReason=stop_reason), event("metadata"))[-1]
     assert isinstance(last, Finished)
     assert (last.reason, last.raw_reason, last.usage) == (reason, stop_reason, Usage())
 
 
-def test_an_answer_without_a_count_is_whole_and_one_without_a_reason_is_not() -> None:
+def test_an_answer_is_complete_without_usage_but_not_without_a_stop_reason() -> None:
     assert isinstance(fold(START, event("messageStop", stopReason="end_turn"))[-1], Finished)
-    for events in ((START, grown(0, text="a")), (START, event("metadata", usage=USED))):
+    for events in ((START, delta_event(0, text="a")), (START, event("metadata", usage=USED))):
         with pytest.raises(ProviderError) as caught:
             fold(*events)
         assert (caught.value.kind, caught.value.retryable) == ("protocol", True)
@@ -137,12 +137,12 @@ def test_an_answer_without_a_count_is_whole_and_one_without_a_reason_is_not() ->
         ("serviceUnavailableException", "boom", "overload", 503),
     ],
 )
-def test_a_failure_inside_the_stream_is_of_its_kind(name: str, message: str, kind: str, status: int) -> None:
+def test_an_error_in_the_stream_has_its_kind(name: str, message: str, kind: str, status: int) -> None:
     with pytest.raises(ProviderError) as caught:
-        fold(START, grown(0, text="a"), event(name, message=message))
+        fold(START, delta_event(0, text="a"), event(name, message=message))
     assert (caught.value.kind, caught.value.status, str(caught.value)) == (kind, status, message)
 
 
-def test_what_is_unknown_is_passed_over() -> None:
+def test_unknown_events_are_ignored() -> None:
     later = event("contentBlockStart", start={"image": {"format": "png"}}, contentBlockIndex=0)
     assert fold(START, later, event("new"), event("messageStop", stopReason="end_turn"))[0] == Started()

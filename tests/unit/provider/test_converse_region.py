@@ -28,5 +28,5 @@ CLAUDE = "anthropic.claude-sonnet-4-5-20250929-v1:0"
         ("arn:aws:bedrock:us-east-1:1:claude", "us-east-1", "arn:aws:bedrock:us-east-1:1:claude"),
     ],
 )
-def test_a_model_shared_by_regions_has_their_prefix(id: str, region: str, placed: str) -> None:
+def test_a_cross_region_model_gets_the_prefix_of_its_regions(id: str, region: str, placed: str) -> None:
     assert add_region_prefix(id, region) == placed

@@ -32,7 +32,7 @@ IMAGE = {"image": {"format": "png", "source": {"bytes": PNG}}}
 TOOL = {"toolSpec": {"name": "read", "description": "Read a file.", "inputSchema": {"json": READ.schema}}}
 
 
-def said(words: str) -> UserModelMessage:
+def user_message(words: str) -> UserModelMessage:
     return UserModelMessage(content=(TextContent(text=words),))
 
 
@@ -44,24 +44,24 @@ def result(id: str, output: str = "ok", **more: Any) -> ResultContent:
     return ResultContent(call_id=id, tool="read", output=output, **more)
 
 
-def thought(text: str, **kept: str) -> ReasoningContent:
+def reasoning(text: str, **kept: str) -> ReasoningContent:
     return ReasoningContent(text=text, metadata={"bedrock": kept})
 
 
-def test_a_whole_request() -> None:
+def test_a_complete_request_is_encoded() -> None:
     turns: tuple[ModelMessage, ...] = (
-        said("hello"),
+        user_message("hello"),
         AssistantModelMessage(
             content=(
-                thought("hm", signature=signature_of("hm \n"), tail=" \n"),
-                thought("", redactedData="c2VjcmV0"),
+                reasoning("hm", signature=signature_of("hm \n"), tail=" \n"),
+                reasoning("", redactedData="c2VjcmV0"),
                 ReasoningContent(text="foreign", metadata={"anthropic": {"signature": "x"}}),
                 call("a/1"),
                 TextContent(text="I look."),
             )
         ),
         ToolModelMessage(content=(result("a/1", "no", error=True),)),
-        said("go on"),
+        user_message("go on"),
     )
     asked = request(ON_BEDROCK, *turns, tools=(READ,), max_output=1000, temperature=1.5, top_k=7)
     assert to_body(asked) == {
@@ -97,9 +97,9 @@ def test_a_whole_request() -> None:
     }
 
 
-def test_only_claude_is_marked_and_only_it_and_nova_take_files_for_a_result() -> None:
+def test_only_claude_gets_cache_marks_and_only_claude_and_nova_files_in_results() -> None:
     turns = (
-        said("hello"),
+        user_message("hello"),
         AssistantModelMessage(content=(call("a"),)),
         ToolModelMessage(content=(result("a", files=(PICTURE,)),)),
     )
@@ -109,7 +109,7 @@ def test_only_claude_is_marked_and_only_it_and_nova_take_files_for_a_result() ->
     assert [each["content"] for each in last] == [[whole, MARK], [whole], [words, IMAGE]]
 
 
-def test_documents_are_numbered_and_have_a_word_beside_them() -> None:
+def test_documents_are_numbered_and_followed_by_a_text() -> None:
     body = to_body(
         request(NOVA, UserModelMessage(content=(DOCUMENT, PICTURE)), UserModelMessage(content=(DOCUMENT,)))
     )
@@ -121,8 +121,10 @@ def test_documents_are_numbered_and_have_a_word_beside_them() -> None:
     )
 
 
-def test_a_call_without_a_result_was_interrupted_and_a_tool_is_told_of() -> None:
-    body = to_body(request(QWEN_ON_BEDROCK, said("hello"), AssistantModelMessage(content=(call("a"),))))
+def test_a_call_without_a_result_is_interrupted_and_a_placeholder_tool_is_added() -> None:
+    body = to_body(
+        request(QWEN_ON_BEDROCK, user_message("hello"), AssistantModelMessage(content=(call("a"),)))
+    )
     assert body["messages"][-1]["content"] == [
         {"toolResult": {"toolUseId": "a", "content": [{"text": INTERRUPTED}]}}
     ]
@@ -158,14 +160,14 @@ def test_a_call_without_a_result_was_interrupted_and_a_tool_is_told_of() -> None
         ),
     ],
 )
-def test_what_only_the_model_understands_goes_to_it_alone(
+def test_options_are_translated_for_each_model_family(
     model: Any, options: dict[str, Any], fields: dict[str, Any], most: int
 ) -> None:
     body = to_body(request(model, options=options, max_output=1000))
     assert (body["additionalModelRequestFields"], body["inferenceConfig"]["maxTokens"]) == (fields, most)
 
 
-def test_options_of_the_api_go_to_it_as_they_are() -> None:
+def test_options_of_the_api_are_sent_unchanged() -> None:
     guard = {"guardrailIdentifier": "g", "guardrailVersion": "1"}
     body = to_body(
         request(NOVA, options={"guardrailConfig": guard, "unknown": 1}, tool_choice="required", tools=(READ,))
@@ -178,7 +180,7 @@ def test_options_of_the_api_go_to_it_as_they_are() -> None:
     }
 
 
-def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:
+def test_a_longer_conversation_begins_with_the_bytes_of_the_shorter_one() -> None:
     turns: list[ModelMessage] = []
     before = b""
     for number in range(6):
@@ -193,11 +195,11 @@ def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:
             (),
             (
                 AssistantModelMessage(
-                    content=(thought("t", signature=signature_of("t")), call(f"call_{number}"))
+                    content=(reasoning("t", signature=signature_of("t")), call(f"call_{number}"))
                 ),
                 ToolModelMessage(content=(result(f"call_{number}"),)),
                 AssistantModelMessage(content=(TextContent(text="done"),)),
-                said("and?"),
+                user_message("and?"),
             ),
         ):
             turns.extend(grown)

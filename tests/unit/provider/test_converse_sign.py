@@ -38,7 +38,9 @@ PROFILE = "arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Ainference-profile%2F
         ),
     ],
 )
-def test_the_signature_is_amazons(url: str, body: bytes, token: str, region: str, signature: str) -> None:
+def test_the_signature_matches_that_of_amazon(
+    url: str, body: bytes, token: str, region: str, signature: str
+) -> None:
     keys = AwsKeys(id=KEYS.id, secret=KEYS.secret, token=token)
     names = "host;x-amz-date" + (";x-amz-security-token" if token else "")
     assert sign_request(url, body, keys, region, AT) == {

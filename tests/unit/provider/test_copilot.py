@@ -37,7 +37,7 @@ ASKED = {"openai-intent": "conversation-edits"}
         ("gemini-2.5-pro", False),
     ],
 )
-def test_newer_models_speak_the_newer_api(id: str, newer: bool) -> None:
+def test_newer_models_use_the_newer_api(id: str, newer: bool) -> None:
     assert uses_responses_api(id) is newer
 
 
@@ -71,7 +71,7 @@ def test_headers_say_who_initiated_the_request_and_whether_it_has_images(
     assert build_headers(request(GPT_5, *messages)) == ASKED | headers
 
 
-async def test_an_answer_over_either_api() -> None:
+async def test_an_answer_is_read_over_either_api() -> None:
     for dialect, model in ((OpenAIChatDialect(), GPT_4O), (ResponsesDialect(), GPT_5)):
         async with open_provider_harness(dialect, Copilot, model) as harness:
             harness.play([Say(text="fine")])
@@ -96,7 +96,7 @@ async def test_an_answer_over_either_api() -> None:
         (400, "something else", "something else"),
     ],
 )
-async def test_a_refusal_says_what_to_do(status: int, message: str, expected: str) -> None:
+async def test_a_refusal_has_a_hint(status: int, message: str, expected: str) -> None:
     async with open_provider_harness(OpenAIChatDialect(), Copilot, GPT_4O) as harness:
         harness.server.refuse(status, message)
         answer = await collect_answer(harness.provider, request(GPT_4O))

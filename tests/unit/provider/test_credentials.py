@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "opencode" / "auth.json"
 
 
-def test_a_stored_key_is_as_opencode_stores_it(path: Path) -> None:
+def test_a_key_is_stored_in_the_format_of_opencode(path: Path) -> None:
     store_key(str(path), "anthropic", "sk-1")
     assert json.loads(path.read_bytes()) == {"anthropic": {"type": "api", "key": "sk-1"}}
     assert list_logins(str(path)) == {
@@ -37,7 +37,7 @@ def test_a_stored_key_is_as_opencode_stores_it(path: Path) -> None:
     }
 
 
-def test_the_key_file_becomes_private_even_if_it_was_readable_by_all(path: Path) -> None:
+def test_the_key_file_becomes_private_if_others_could_read_it(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("{}")
     path.chmod(0o644)
@@ -45,7 +45,7 @@ def test_the_key_file_becomes_private_even_if_it_was_readable_by_all(path: Path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_what_others_stored_stays_as_it_was(path: Path) -> None:
+def test_other_entries_of_the_file_stay_unchanged(path: Path) -> None:
     path.parent.mkdir()
     path.write_text(json.dumps(OTHERS))
     store_key(str(path), "openai", "sk-2")
@@ -53,7 +53,7 @@ def test_what_others_stored_stays_as_it_was(path: Path) -> None:
     assert json.loads(path.read_bytes()) == OTHERS
 
 
-def test_a_login_of_copilot_is_a_key(path: Path) -> None:
+def test_a_copilot_login_is_a_key(path: Path) -> None:
     login = {"type": "oauth", "refresh": "gho_1", "access": "gho_1", "expires": 0}
     path.parent.mkdir()
     path.write_text(
@@ -75,7 +75,7 @@ def test_a_login_of_copilot_is_a_key(path: Path) -> None:
     }
 
 
-def test_only_a_key_is_a_key(path: Path) -> None:
+def test_other_entries_are_not_keys(path: Path) -> None:
     path.parent.mkdir()
     path.write_text(json.dumps({**OTHERS, "hollow": {"type": "api"}, "odd": 3}))
     assert list_logins(str(path)) == {
@@ -86,13 +86,13 @@ def test_only_a_key_is_a_key(path: Path) -> None:
     }
 
 
-def test_storing_again_replaces(path: Path) -> None:
+def test_storing_again_replaces_the_key(path: Path) -> None:
     store_key(str(path), "openai", "old")
     store_key(str(path), "openai", "new")
     assert json.loads(path.read_bytes()) == {"openai": {"type": "api", "key": "new"}}
 
 
-def test_a_link_to_the_file_stays_a_link(path: Path, tmp_path: Path) -> None:
+def test_a_link_to_the_key_file_stays_a_link(path: Path, tmp_path: Path) -> None:
     path.parent.mkdir()
     kept = tmp_path / "kept.json"
     kept.write_text("{}")
@@ -102,12 +102,14 @@ def test_a_link_to_the_file_stays_a_link(path: Path, tmp_path: Path) -> None:
     assert json.loads(kept.read_bytes()) == {"openai": {"type": "api", "key": "sk"}}
 
 
-def test_forgetting_what_is_not_there_says_so(path: Path) -> None:
+def test_removing_a_missing_key_raises_an_error(path: Path) -> None:
     assert not remove_login(str(path), "openai")
 
 
 @pytest.mark.parametrize("raw", [b"{sk-secret", b"[1]", b"\xff\xfe", b'"sk-secret"'])
-def test_a_broken_file_is_told_without_what_is_in_it_and_never_overwritten(raw: bytes, path: Path) -> None:
+def test_a_broken_key_file_is_reported_without_its_content_and_never_overwritten(
+    raw: bytes, path: Path
+) -> None:
     path.parent.mkdir()
     path.write_bytes(raw)
     with pytest.raises(ConfigError) as caught:
@@ -116,7 +118,7 @@ def test_a_broken_file_is_told_without_what_is_in_it_and_never_overwritten(raw: 
     assert path.read_bytes() == raw
 
 
-def test_an_empty_file_is_an_empty_store(path: Path) -> None:
+def test_an_empty_file_has_no_keys(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b" \n")
     assert list_logins(str(path)) == {}
@@ -133,18 +135,18 @@ def test_an_empty_file_is_an_empty_store(path: Path) -> None:
         ((), []),
     ],
 )
-def test_of_a_providers_variables_some_hold_its_key(env: tuple[str, ...], holding: list[str]) -> None:
+def test_only_some_variables_of_a_provider_hold_its_key(env: tuple[str, ...], holding: list[str]) -> None:
     assert list_key_variables(env) == holding
 
 
-def test_any_variable_that_holds_a_key_will_do() -> None:
+def test_any_variable_that_holds_a_key_is_accepted() -> None:
     names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
     found = find_environment_key(names, {"GEMINI_API_KEY": " abc \n", "GOOGLE_API_KEY": ""})
     assert found == ProviderKey(secret="abc", source="environment", variable="GEMINI_API_KEY")
     assert find_environment_key(names, {}) is None
 
 
-def test_showing_a_key_does_not_show_it() -> None:
+def test_the_repr_of_a_key_hides_it() -> None:
     key, login = (
         ProviderKey(secret="sk-secret", source="config"),
         StoredLogin(provider="x", type="api", secret="sk-secret"),

@@ -29,18 +29,18 @@ async def answer(*turns: ModelMessage) -> str:
     return heard.text()
 
 
-async def test_every_prompt_plays_the_script_from_its_beginning() -> None:
+async def test_every_prompt_plays_the_script_from_the_beginning() -> None:
     step = (CALLED, SHOWN)
     assert await answer(ASKED) == FIRST
     assert (await answer(ASKED, *step, *step, *step)).startswith(LAST)
     assert await answer(ASKED, *step, *step, *step, SAID, ASKED) == FIRST
 
 
-async def test_a_prompt_that_needs_more_steps_is_told_that_the_demo_is_over() -> None:
+async def test_a_prompt_with_more_steps_is_told_that_the_demo_is_over() -> None:
     assert await answer(ASKED, *(CALLED, SHOWN) * 9) == (
         "That is all there is in the demo. Every new prompt plays it from the beginning."
     )
 
 
-def test_the_demo_costs_nothing() -> None:
+def test_the_demo_is_free() -> None:
     assert is_free(make_scripted_model(DEMO))

@@ -17,7 +17,7 @@ RECORDED: list[dict[str, Any]] = msgspec.json.decode(
 
 
 @pytest.mark.parametrize("failure", RECORDED, ids=lambda failure: failure["name"])
-def test_a_failure_is_of_its_kind(failure: dict[str, Any]) -> None:
+def test_recorded_errors_have_the_expected_kind(failure: dict[str, Any]) -> None:
     error = parse_error(failure["status"], failure["headers"], failure["body"].encode())
     assert (error.kind, error.retryable, error.wait_ms) == (
         failure["kind"],
@@ -30,13 +30,13 @@ def test_a_failure_is_of_its_kind(failure: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 529])
-def test_a_refusal_for_now_is_no_overflow_even_if_it_names_tokens(status: int) -> None:
+def test_a_rate_limit_that_mentions_tokens_is_not_an_overflow(status: int) -> None:
     body = b'{"error": {"message": "Too many tokens: please reduce the length of the messages or try again in a minute"}}'
     error = parse_error(status, {}, body)
     assert (error.kind, error.retryable) == ("rate-limit" if status == 429 else "overload", True)
 
 
-def test_a_failure_says_what_the_provider_said() -> None:
+def test_an_error_quotes_the_message_of_the_provider() -> None:
     nested = parse_error(400, {}, b'{"error": {"message": "no such field"}}')
     plain = parse_error(400, {}, b'{"error": "no such field"}')
     page = parse_error(502, {}, b"<html>Bad Gateway</html>")
@@ -49,7 +49,7 @@ def test_a_failure_says_what_the_provider_said() -> None:
     ]
 
 
-def test_what_is_kept_of_an_answer_is_bounded() -> None:
+def test_the_stored_body_of_an_error_is_bounded() -> None:
     error = parse_error(500, {}, b"x" * 1_000_000)
     assert (len(error.body), len(str(error)) < MAX_MESSAGE_LENGTH + 100) == (MAX_BODY_LENGTH, True)
 
@@ -70,11 +70,11 @@ def test_what_is_kept_of_an_answer_is_bounded() -> None:
         ({"retry-after": "Wed, 21 Oct 2026 07:28:20 GMT", "date": "Wed, 21 Oct 2026 07:28:30 GMT"}, 0),
     ],
 )
-def test_how_long_to_wait(headers: dict[str, str], ms: int | None) -> None:
+def test_retry_headers_give_the_time_to_wait(headers: dict[str, str], ms: int | None) -> None:
     assert parse_wait(headers, lambda: NOW) == ms
 
 
-def test_amazon_names_a_failure_beside_the_body() -> None:
+def test_the_error_type_of_amazon_is_read_from_a_header() -> None:
     headers = {"X-Amzn-ErrorType": "ThrottlingException:http://internal.amazon.com/coral/com.amazon.bedrock/"}
     error = parse_error(400, headers, b'{"message": "Too many requests, please wait before trying again."}')
     assert (error.kind, error.retryable) == ("rate-limit", True)

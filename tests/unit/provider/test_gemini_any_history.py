@@ -19,7 +19,7 @@ MADE_BY = (("google", "gemini-2.5-flash"), ("google", "gemini-3-pro-preview"), (
 @pytest.mark.parametrize("model", [GEMINI_2, GEMINI_3], ids=["2.5", "3"])
 @given(history=histories(*MADE_BY))
 @settings(deadline=None, max_examples=150)
-def test_the_request_is_valid(model: Model, history: list[MessageWithParts]) -> None:
+def test_any_history_gives_a_valid_request(model: Model, history: list[MessageWithParts]) -> None:
     asked = request(model, *to_model_messages(history, model), tools=(READ,), temperature=0.5)
     body = msgspec.json.decode(to_bytes(to_body(asked)))
     check_request(model.api.id, body)

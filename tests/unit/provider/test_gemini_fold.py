@@ -48,11 +48,11 @@ def piece(*parts: dict[str, Any], reason: str | None = None, **more: Any) -> dic
     return {"candidates": [candidate | ({"finishReason": reason} if reason else {})], **more}
 
 
-def finished(reason: Any, raw: str, usage: Usage = Usage()) -> Finished:  # noqa: B008 - a frozen value
+def finished_chunk(reason: Any, raw: str, usage: Usage = Usage()) -> Finished:  # noqa: B008 - a frozen value
     return Finished(reason=reason, raw_reason=raw, usage=usage)
 
 
-def test_a_whole_answer() -> None:
+def test_a_complete_answer_is_read() -> None:
     chunks = fold(
         piece({"text": "**Look**", "thought": True}, responseId="r1"),
         piece({"text": " at it", "thought": True}),
@@ -77,22 +77,22 @@ def test_a_whole_answer() -> None:
         ToolInputStart(call_id="fc-7", tool="read it"),
         ToolInputDelta(call_id="fc-7", text="{}"),
         ToolCall(call_id="fc-7", tool="read it", raw="{}", metadata={"google": {"callId": "fc-7"}}),
-        finished("tool-calls", "STOP", USED),
+        finished_chunk("tool-calls", "STOP", USED),
     ]
 
 
-def test_a_signature_on_an_empty_piece_belongs_to_what_was_said_before() -> None:
+def test_a_signature_on_an_empty_piece_belongs_to_the_text_before_it() -> None:
     chunks = fold(piece({"text": "4"}), piece({"text": "", "thoughtSignature": SIGNATURE}, reason="STOP"))
     assert chunks == [
         Started(),
         TextStart(id="1"),
         TextDelta(id="1", text="4"),
         TextEnd(id="1", metadata=SIGNED),
-        finished("stop", "STOP"),
+        finished_chunk("stop", "STOP"),
     ]
 
 
-def test_two_signed_pieces_are_kept_apart() -> None:
+def test_two_signed_pieces_stay_separate() -> None:
     chunks = fold(
         piece({"text": "a", "thoughtSignature": SIGNATURE}),
         piece({"text": "b", "thoughtSignature": "b3RoZXI="}, reason="STOP"),
@@ -107,7 +107,7 @@ def test_two_signed_pieces_are_kept_apart() -> None:
     ]
 
 
-def test_calls_without_ids_are_told_apart() -> None:
+def test_calls_without_ids_get_distinct_ids() -> None:
     call = {"functionCall": {"name": "read", "args": None}}
     same = {"functionCall": {"id": "same", "name": "read"}}
     chunks = fold(piece(call, call, same, same, reason="STOP"))
@@ -127,22 +127,22 @@ def test_calls_without_ids_are_told_apart() -> None:
         ("SOMETHING_NEW", "other"),
     ],
 )
-def test_why_it_stopped(raw: str, reason: str) -> None:
-    assert fold(piece({"text": "a"}, reason=raw))[-1] == finished(reason, raw)
+def test_finish_reasons_are_translated(raw: str, reason: str) -> None:
+    assert fold(piece({"text": "a"}, reason=raw))[-1] == finished_chunk(reason, raw)
 
 
-def test_a_prompt_that_is_blocked_has_no_answer() -> None:
+def test_a_blocked_prompt_is_an_error() -> None:
     chunks = fold(
         {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}
     )
     usage = Usage(input=9, raw={"promptTokenCount": 9})
-    assert chunks == [Started(usage=usage), finished("content-filter", "PROHIBITED_CONTENT", usage)]
+    assert chunks == [Started(usage=usage), finished_chunk("content-filter", "PROHIBITED_CONTENT", usage)]
 
 
 @pytest.mark.parametrize(
     ("raw", "retryable"), [("MALFORMED_FUNCTION_CALL", True), ("UNEXPECTED_TOOL_CALL", False)]
 )
-def test_a_call_the_api_could_not_read_is_an_error(raw: str, retryable: bool) -> None:
+def test_a_malformed_call_is_an_error(raw: str, retryable: bool) -> None:
     candidate = {"finishReason": raw, "finishMessage": "print(x)"}
     with pytest.raises(ProviderError, match=rf"{raw}\): print\(x\)") as caught:
         fold({"candidates": [candidate]})
@@ -162,7 +162,7 @@ def test_a_call_the_api_could_not_read_is_an_error(raw: str, retryable: bool) ->
         (piece({"functionCall": {"args": {}}}), "protocol", None),
     ],
 )
-def test_a_failure_inside_the_answer_is_an_error(event: Any, kind: str, status: int | None) -> None:
+def test_an_error_inside_the_answer_is_raised(event: Any, kind: str, status: int | None) -> None:
     with pytest.raises(ProviderError) as caught:
         fold(piece({"text": "a"}), event)
     assert (caught.value.kind, caught.value.status) == (kind, status)
@@ -174,16 +174,16 @@ def test_unreadable_events_are_an_error(data: bytes) -> None:
         GeminiFold({}, "call").feed(SseEvent("", data))
 
 
-def test_an_answer_without_an_end_is_an_error_worth_another_try() -> None:
+def test_an_answer_without_an_end_is_a_retryable_error() -> None:
     with pytest.raises(ProviderError, match="broke off") as caught:
         fold(piece({"text": "a"}))
     assert caught.value.retryable
 
 
-def test_what_was_used_may_be_told_after_the_end() -> None:
+def test_usage_may_arrive_after_the_end() -> None:
     made = GeminiFold({}, "call")
     made.feed(SseEvent("", msgspec.json.encode(piece({"text": "a"}, reason="STOP"))))
     assert not made.done
     made.feed(SseEvent("", msgspec.json.encode({"usageMetadata": COUNTS})))
     assert made.done
-    assert made.end()[-1] == finished("stop", "STOP", USED)
+    assert made.end()[-1] == finished_chunk("stop", "STOP", USED)

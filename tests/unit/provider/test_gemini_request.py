@@ -27,11 +27,11 @@ IMAGE = MediaContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filen
 INLINE = {"inlineData": {"mimeType": "image/png", "data": PNG}}
 
 
-def said(*words: str) -> UserModelMessage:
+def user_message(*words: str) -> UserModelMessage:
     return UserModelMessage(content=tuple(TextContent(text=each) for each in words))
 
 
-def signed(signature: str = SIGNATURE, **more: str) -> dict[str, Any]:
+def signature_metadata(signature: str = SIGNATURE, **more: str) -> dict[str, Any]:
     return {"google": {"thoughtSignature": signature, **more}}
 
 
@@ -47,7 +47,7 @@ def answer(*content: TextContent | ReasoningContent | CallContent) -> AssistantM
     return AssistantModelMessage(content=content)
 
 
-def done(*results: ResultContent) -> ToolModelMessage:
+def tool_message(*results: ResultContent) -> ToolModelMessage:
     return ToolModelMessage(content=results)
 
 
@@ -68,7 +68,7 @@ def response(**fields: Any) -> dict[str, Any]:
     return {"functionResponse": {"name": "read", **fields}}
 
 
-def test_a_first_prompt_in_full() -> None:
+def test_a_first_prompt_is_encoded_completely() -> None:
     asked = request(
         GEMINI_3,
         tools=(READ,),
@@ -111,40 +111,43 @@ def test_a_first_prompt_in_full() -> None:
 
 
 @pytest.mark.parametrize(("choice", "mode"), [("auto", "AUTO"), ("none", "NONE"), ("required", "ANY")])
-def test_how_tools_may_be_chosen(choice: str, mode: str) -> None:
+def test_the_tool_choice_is_translated(choice: str, mode: str) -> None:
     body = to_body(request(GEMINI_3, tools=(READ,), tool_choice=choice))
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": mode}}
 
 
-def test_a_tool_without_input_has_no_parameters_and_odd_names_are_put_in_shape() -> None:
+def test_a_tool_without_input_has_no_parameters_and_invalid_names_are_corrected() -> None:
     odd = ToolSpec(name="9 lives", about="Meow.", schema={"type": "object", "properties": {}})
     (tools,) = to_body(request(GEMINI_3, tools=(odd,)))["tools"]
     assert tools == {"functionDeclarations": [{"name": "_9_lives", "description": "Meow."}]}
 
 
-def test_a_model_that_does_not_think_is_not_asked_for_its_thoughts() -> None:
+def test_a_model_without_reasoning_gets_no_thinking_options() -> None:
     plain = model("gemini-2.0-flash", "google")
     assert "generationConfig" not in to_body(
         request(plain, options={"thinkingConfig": {"includeThoughts": True}})
     )
 
 
-def test_of_level_and_budget_only_one_is_sent() -> None:
+def test_only_one_of_thinking_level_and_budget_is_sent() -> None:
     both = {"thinkingLevel": "low", "thinkingBudget": 100}
     body = to_body(request(GEMINI_3, options={"thinkingConfig": both}))
     assert body["generationConfig"] == {"thinkingConfig": {"thinkingLevel": "low"}}
 
 
-def test_signatures_and_ids_go_back_where_they_came_from() -> None:
+def test_signatures_and_ids_are_sent_back_with_their_calls() -> None:
     made = contents(
-        said("hi"),
+        user_message("hi"),
         answer(
-            ReasoningContent(text="hm", metadata=signed()),
-            TextContent(text="Reading.", metadata=signed()),
-            call("fc-1", signed(callId="fc-1"), path="a"),
+            ReasoningContent(text="hm", metadata=signature_metadata()),
+            TextContent(text="Reading.", metadata=signature_metadata()),
+            call("fc-1", signature_metadata(callId="fc-1"), path="a"),
             call("resp_1", path="b"),
         ),
-        done(result("fc-1", "one", metadata=signed(callId="fc-1")), result("resp_1", "no", error=True)),
+        tool_message(
+            result("fc-1", "one", metadata=signature_metadata(callId="fc-1")),
+            result("resp_1", "no", error=True),
+        ),
     )
     assert made == [
         user({"text": "hi"}),
@@ -164,13 +167,13 @@ def test_signatures_and_ids_go_back_where_they_came_from() -> None:
     ]
 
 
-def test_a_call_of_another_model_is_marked_as_unsigned() -> None:
+def test_a_call_of_another_model_gets_a_placeholder_signature() -> None:
     turns = (
-        said("hi"),
+        user_message("hi"),
         answer(call(path="a")),
-        done(result()),
+        tool_message(result()),
         answer(call("call_2")),
-        done(result("call_2")),
+        tool_message(result("call_2")),
     )
     made = contents(*turns)
     assert [
@@ -183,15 +186,15 @@ def test_a_call_of_another_model_is_marked_as_unsigned() -> None:
     assert [part for each in older for part in each["parts"] if "thoughtSignature" in part] == []
 
 
-def test_an_unsigned_thought_is_left_out() -> None:
-    assert contents(said("hi"), answer(ReasoningContent(text="foreign")), said("and?")) == [
+def test_an_unsigned_thought_is_omitted() -> None:
+    assert contents(user_message("hi"), answer(ReasoningContent(text="foreign")), user_message("and?")) == [
         user({"text": "hi"}),
         user({"text": "and?"}),
     ]
 
 
-def test_two_answers_in_a_row_are_one() -> None:
-    made = contents(said("hi"), answer(TextContent(text="a")), answer(call()), done(result()))
+def test_consecutive_answers_are_merged() -> None:
+    made = contents(user_message("hi"), answer(TextContent(text="a")), answer(call()), tool_message(result()))
     assert made == [
         user({"text": "hi"}),
         model_turn(
@@ -201,20 +204,20 @@ def test_two_answers_in_a_row_are_one() -> None:
     ]
 
 
-def test_the_user_speaks_first_and_last() -> None:
+def test_the_first_and_last_messages_are_from_the_user() -> None:
     made = contents(answer(TextContent(text="a")))
     assert [each["role"] for each in made] == ["user", "model", "user"]
 
 
-def test_pictures_stand_in_a_response_or_beside_it() -> None:
-    turns = (said("hi"), answer(call()), done(result(files=(IMAGE,))))
+def test_images_of_a_result_are_inside_the_response_or_beside_it() -> None:
+    turns = (user_message("hi"), answer(call()), tool_message(result(files=(IMAGE,))))
     assert contents(*turns)[-1] == user(response(response={"output": "ok"}, parts=[INLINE]))
     assert contents(*turns, model=GEMINI_2)[-1] == user(
         response(response={"output": "ok"}), {"text": "Files from the call of read:"}, INLINE
     )
 
 
-def test_files_of_the_user_are_shown() -> None:
+def test_files_of_the_user_are_encoded() -> None:
     document = MediaContent(url=f"data:application/pdf;base64,{PDF}", mime="application/pdf")
     linked = MediaContent(url="https://example.com/c.png", mime="image/png")
     drawn = MediaContent(url="data:image/svg+xml;base64,PHN2Zz4=", mime="image/svg+xml", filename="d.svg")
@@ -241,16 +244,16 @@ def test_files_of_the_user_are_shown() -> None:
         ("gemma-3-27b-it", False),
     ],
 )
-def test_which_models_insist_on_signatures(id: str, newer: bool) -> None:
+def test_models_that_require_signatures_are_recognised(id: str, newer: bool) -> None:
     assert is_gemini_3(id) is newer
 
 
-def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:
+def test_a_longer_conversation_begins_with_the_bytes_of_the_shorter_one() -> None:
     turns: list[ModelMessage] = []
     before = b""
     for number in range(6):
-        turns.append(said(f"prompt {number}"))
-        for grown in ((), (answer(call(f"call_{number}")), done(result(f"call_{number}")))):
+        turns.append(user_message(f"prompt {number}"))
+        for grown in ((), (answer(call(f"call_{number}")), tool_message(result(f"call_{number}")))):
             turns.extend(grown)
             sent = to_bytes(to_body(request(GEMINI_3, *turns, tools=(READ,))))
             assert sent.startswith(before)
@@ -304,7 +307,7 @@ def tool(**schema: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_the_fake_refuses_what_the_api_refuses(body: dict[str, Any], says: str) -> None:
+def test_the_fake_refuses_the_same_as_the_api(body: dict[str, Any], says: str) -> None:
     with pytest.raises(RefusedError, match=says):
         check_request("gemini-3-pro-preview", body)
 

@@ -12,7 +12,7 @@ from weft.tool.contract import schema_of
 from weft.tool.registry import TOOLS
 
 
-def wrapped(parameters: dict[str, Any] | None) -> dict[str, Any]:
+def make_body(parameters: dict[str, Any] | None) -> dict[str, Any]:
     declared = {"name": "a", "description": ""} | ({"parameters": parameters} if parameters else {})
     said = [{"role": "user", "parts": [{"text": "hi"}]}]
     return {"contents": said, "tools": [{"functionDeclarations": [declared]}]}
@@ -66,11 +66,11 @@ def wrapped(parameters: dict[str, Any] | None) -> dict[str, Any]:
         (True, {"type": "object"}),
     ],
 )
-def test_a_schema_is_put_in_words_gemini_knows(given: Any, made: dict[str, Any]) -> None:
+def test_a_schema_is_translated_to_the_dialect_of_gemini(given: Any, made: dict[str, Any]) -> None:
     assert to_schema(given) == made
 
 
-def test_references_are_written_out() -> None:
+def test_references_are_resolved() -> None:
     schema = {
         "type": "object",
         "properties": {"one": {"$ref": "#/$defs/Leaf", "description": "d"}},
@@ -89,18 +89,18 @@ def test_references_are_written_out() -> None:
     }
 
 
-def test_a_schema_that_holds_itself_comes_to_an_end() -> None:
+def test_a_recursive_schema_is_bounded() -> None:
     schema = {
         "type": "object",
         "properties": {"next": {"$ref": "#/$defs/Node"}},
         "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},
     }
-    check_request("gemini-3-pro", wrapped(to_parameters(schema)))
+    check_request("gemini-3-pro", make_body(to_parameters(schema)))
 
 
-def test_our_own_tools_are_taken() -> None:
+def test_the_schemas_of_our_tools_are_accepted() -> None:
     for tool in TOOLS:
-        check_request("gemini-3-pro", wrapped(to_parameters(schema_of(tool))))
+        check_request("gemini-3-pro", make_body(to_parameters(schema_of(tool))))
 
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(
@@ -145,6 +145,6 @@ ANYTHING = st.recursive(
 @example(
     schema={"properties": None, "required": None, "allOf": [{"properties": {"a": {}}, "required": ["a"]}]}
 )
-def test_whatever_a_plugin_declares_gemini_takes(schema: dict[str, Any]) -> None:
+def test_any_schema_of_a_plugin_is_accepted(schema: dict[str, Any]) -> None:
     made = to_parameters({"type": "object", "properties": {"x": schema}, "$defs": {"A": schema}})
-    check_request("gemini-3-pro", wrapped(made))
+    check_request("gemini-3-pro", make_body(made))

@@ -23,11 +23,11 @@ def fault(kind: FaultKind = "overload", *, wait_ms: int | None = None) -> Provid
     return error
 
 
-def test_a_chain_stands_as_written_while_all_are_well() -> None:
+def test_a_chain_keeps_its_order_while_all_models_are_healthy() -> None:
     assert ModelHealth().order((A, B, C), NOW) == (A, B, C)
 
 
-def test_a_model_that_failed_is_asked_last_until_it_has_cooled() -> None:
+def test_a_failed_model_is_asked_last_until_its_cooldown_ends() -> None:
     health = ModelHealth()
     health.fail(A, fault(), NOW)
 
@@ -35,7 +35,7 @@ def test_a_model_that_failed_is_asked_last_until_it_has_cooled() -> None:
     assert health.order((A, B, C), NOW + COOL_DOWN_MS) == (A, B, C)
 
 
-def test_with_all_of_them_cooling_the_one_that_is_back_first_is_asked_first() -> None:
+def test_if_all_models_cool_down_the_first_to_recover_is_asked_first() -> None:
     health = ModelHealth()
     health.fail(A, fault("auth"), NOW)
     health.fail(B, fault(), NOW)
@@ -60,17 +60,17 @@ def test_each_further_failure_doubles_the_cooldown() -> None:
     ]
 
 
-def test_what_only_a_person_can_mend_cools_for_longer() -> None:
+def test_a_failure_that_needs_a_person_has_a_longer_cooldown() -> None:
     assert compute_cool_down(fault("auth"), 1) == compute_cool_down(fault("quota"), 1) == LONG_COOL_DOWN_MS
 
 
-def test_what_a_provider_asks_for_is_kept_to_however_long() -> None:
+def test_the_wait_that_a_provider_requests_is_respected_however_long() -> None:
     assert compute_cool_down(fault("rate-limit", wait_ms=5 * MAX_COOL_DOWN_MS), 1) == 5 * MAX_COOL_DOWN_MS
     assert compute_cool_down(fault("rate-limit", wait_ms=1), 1) == COOL_DOWN_MS
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.integers(0, 10**8)), max_size=40))
-def test_an_order_has_everybody_once_and_the_well_ones_first(
+def test_an_order_contains_every_model_once_and_the_healthy_ones_first(
     outcomes: list[tuple[str, bool, int]],
 ) -> None:
     chain = [ModelRef(provider_id="mill", model_id=name) for name in "abcda"]
@@ -93,7 +93,7 @@ def test_an_order_has_everybody_once_and_the_well_ones_first(
 
 
 @given(st.integers(1, 10_000), st.none() | st.integers(0, 10**10))
-def test_a_cooldown_ends_and_never_shrinks(failures: int, wait_ms: int | None) -> None:
+def test_a_cooldown_ends_and_never_becomes_shorter(failures: int, wait_ms: int | None) -> None:
     wait = compute_cool_down(fault(wait_ms=wait_ms), failures)
 
     assert COOL_DOWN_MS <= wait <= max(MAX_COOL_DOWN_MS, wait_ms or 0)

@@ -26,7 +26,7 @@ def group() -> OSError:
         ("http://127.0.0.1:8000/v1", "mine", "127.0.0.1:8000", "is the server running?"),
     ],
 )
-def test_a_refused_connection_to_this_machine_is_not_tried_again(
+def test_a_refused_connection_to_this_machine_is_not_retried(
     url: str, provider: str, place: str, hint: str
 ) -> None:
     refusal = find_refused_connection(url, group(), provider)
@@ -47,5 +47,5 @@ def test_a_refused_connection_to_this_machine_is_not_tried_again(
         ("http://127.0.0.1:11434/v1", ConnectionResetError(104, "reset")),
     ],
 )
-def test_other_addresses_and_other_errors_are_tried_again_as_ever(url: str, error: Exception) -> None:
+def test_other_addresses_and_errors_are_retried(url: str, error: Exception) -> None:
     assert find_refused_connection(url, error) is None

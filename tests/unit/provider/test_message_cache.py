@@ -16,7 +16,9 @@ from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.provider.anthropic import request as claude
 from weft.provider.body import ModelMessageCache, to_bytes
-from weft.provider.contract import ModelRequest, TextContent, UserModelMessage
+from weft.provider.contract import ModelMessage, ModelRequest, TextContent, UserModelMessage
+from weft.provider.conversation import ConversationCache
+from weft.provider.normalise import to_plain_id
 from weft.provider.openai_chat import request as chat
 from weft.provider.openai_responses import request as responses
 from weft.testing.provider_harness import READ
@@ -38,7 +40,7 @@ Body = Callable[[ModelRequest, Any], dict[str, Any]]
 )
 @given(history=histories(*MADE_BY))
 @settings(deadline=None, max_examples=50)
-def test_each_request_is_the_one_that_is_made_afresh(
+def test_a_cached_request_equals_one_built_from_scratch(
     model: Model, to_body: Body, way: str, history: list[MessageWithParts]
 ) -> None:
     turns, memory = to_model_messages(history, model), ModelMessageCache()
@@ -49,22 +51,53 @@ def test_each_request_is_the_one_that_is_made_afresh(
             assert sent == to_bytes(to_body(asked, lambda _, say: say))
 
 
-def test_a_turn_is_put_into_words_once() -> None:
+@pytest.mark.parametrize("model", [GPT, MISTRAL, ROUTED], ids=["chat", "mistral", "marked chat"])
+@given(history=histories(*MADE_BY), other=histories(*MADE_BY))
+@settings(deadline=None, max_examples=50)
+def test_a_conversation_that_grows_equals_one_built_from_scratch(
+    model: Model, history: list[MessageWithParts], other: list[MessageWithParts]
+) -> None:
+    turns, others = to_model_messages(history, model), to_model_messages(other, model)
+    memory, conversations = ModelMessageCache(), ConversationCache()
+    grown = [turns[:end] for end in range(len(turns) + 1)]
+    # It grows message by message, while another one is requested; then it is cut, and gets another end.
+    for messages in (*(each for part in grown for each in (part, others)), turns[:2], [*turns[:2], *others]):
+        asked = request(model, *messages, tools=(READ,))
+        sent = to_bytes(chat.to_body(asked, memory.cache_json, conversations))
+        assert sent == to_bytes(chat.to_body(asked, lambda _, say: say))
+
+
+def test_only_the_new_messages_of_a_conversation_are_encoded() -> None:
+    encoded: list[ModelMessage] = []
+
+    def encode(message: ModelMessage) -> list[dict[str, Any]]:
+        encoded.append(message)
+        return [{}]
+
+    conversations = ConversationCache()
+    turns = [UserModelMessage(content=(TextContent(text=text),)) for text in ("one", "two", "three")]
+    for end in (2, 2, 3):
+        found = conversations.encode(GPT, tuple(turns[:end]), to_plain_id, encode)
+        assert found.messages == turns[:end]
+    assert encoded == turns
+
+
+def test_a_message_is_encoded_once() -> None:
     said: list[str] = []
 
-    def say(turn: Any) -> list[dict[str, Any]]:
+    def write_turn(turn: Any) -> list[dict[str, Any]]:
         said.append(turn.content[0].text)
         return [{"text": turn.content[0].text}]
 
     memory, turn = ModelMessageCache(), UserModelMessage(content=(TextContent(text="weave"),))
-    assert memory.cache_values(GPT, say)(turn) is memory.cache_values(GPT, say)(turn)
+    assert memory.cache_values(GPT, write_turn)(turn) is memory.cache_values(GPT, write_turn)(turn)
     assert said == ["weave"]
-    memory.cache_values(MISTRAL, say)(turn)
-    memory.cache_values(replace(GPT, name="another"), say)(turn)
+    memory.cache_values(MISTRAL, write_turn)(turn)
+    memory.cache_values(replace(GPT, name="another"), write_turn)(turn)
     assert said == ["weave"] * 3
 
 
-def test_a_cache_entry_lives_as_long_as_its_turn() -> None:
+def test_a_cache_entry_lives_as_long_as_its_message() -> None:
     memory = ModelMessageCache()
     for number in range(100):
         turn = UserModelMessage(content=(TextContent(text=str(number)),))

@@ -36,7 +36,7 @@ def result(id: str, output: str = "ok", **more: object) -> ResultContent:
     return ResultContent(call_id=id, tool="read", output=output, **more)
 
 
-def test_a_call_without_a_result_was_interrupted() -> None:
+def test_a_call_without_a_result_gets_an_interrupted_one() -> None:
     turn = AssistantModelMessage(content=(call("a"), call("b")))
     assert pair_calls([HELLO, turn, ToolModelMessage(content=(result("b"),)), HELLO]) == [
         HELLO,
@@ -46,14 +46,14 @@ def test_a_call_without_a_result_was_interrupted() -> None:
     ]
 
 
-def test_a_result_without_a_call_is_left_out() -> None:
+def test_a_result_without_a_call_is_omitted() -> None:
     orphan = ToolModelMessage(content=(result("a"),))
     assert pair_calls(
         [orphan, HELLO, orphan, UserModelMessage(content=()), AssistantModelMessage(content=())]
     ) == [HELLO]
 
 
-def test_ids_that_repeat_are_told_apart_in_order() -> None:
+def test_repeated_ids_are_made_unique_in_order() -> None:
     turns = [
         AssistantModelMessage(content=(call("a"), call("a"))),
         ToolModelMessage(content=(result("a", "1"), result("a", "2"))),
@@ -68,7 +68,7 @@ def test_ids_that_repeat_are_told_apart_in_order() -> None:
     ]
 
 
-def test_ids_cut_to_the_same_are_told_apart() -> None:
+def test_ids_that_become_equal_by_truncation_are_made_unique() -> None:
     ids = [f"call_123456789{letter}" for letter in "abc"]
     [turn, results] = pair_calls(
         [AssistantModelMessage(content=tuple(call(id) for id in ids))], to_mistral_id
@@ -78,7 +78,7 @@ def test_ids_cut_to_the_same_are_told_apart() -> None:
     assert [item.call_id for item in results.content] == named
 
 
-def test_conversations_are_normalised() -> None:
+def test_any_conversation_is_normalised() -> None:
     assert to_claude_id("functions.read:0/ä") == "functions_read_0__"
     assert to_mistral_id("call-1") == "call10000"
     assert (limit_id(9)("call_1234"), len(limit_id(9)("call_12345"))) == ("call_1234", 29)
@@ -89,7 +89,7 @@ def test_conversations_are_normalised() -> None:
     )
 
 
-def test_a_conversation_ends_with_a_question() -> None:
+def test_a_conversation_ends_with_a_user_message() -> None:
     answer = AssistantModelMessage(content=(TextContent(text="so"),))
     go_on = UserModelMessage(content=(TextContent(text=CONTINUE_TEXT),))
     assert ensure_user_messages([]) == [go_on]
@@ -97,7 +97,7 @@ def test_a_conversation_ends_with_a_question() -> None:
     assert ensure_user_messages([HELLO]) == [HELLO]
 
 
-def test_the_key_of_a_provider() -> None:
+def test_provider_metadata_has_a_key_for_each_provider() -> None:
     assert [get_metadata_key(model) for model in (CLAUDE, GPT, ROUTED, LOCAL)] == [
         "anthropic",
         "openai",
@@ -111,12 +111,12 @@ def test_the_key_of_a_provider() -> None:
 # --- cache points ---
 
 
-def test_the_first_system_entries_and_the_last_messages_are_marked() -> None:
+def test_the_first_system_entries_and_the_last_messages_get_cache_marks() -> None:
     assert [list(list_system_marks(count)) for count in (0, 1, 2, 5)] == [[], [0], [0, 1], [0, 1]]
     assert [list(list_message_marks(count)) for count in (0, 1, 2, 5)] == [[], [0], [0, 1], [3, 4]]
 
 
-def test_claude_wants_marks_wherever_it_is() -> None:
+def test_claude_gets_cache_marks_through_any_provider() -> None:
     bedrock = replace(LOCAL, api=replace(LOCAL.api, id="us.anthropic.claude-sonnet-4"))
     assert [needs_cache_marks(model) for model in (CLAUDE, ROUTED, bedrock, GPT, LOCAL)] == [
         True,

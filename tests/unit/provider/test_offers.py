@@ -87,7 +87,7 @@ OTHERS = {
 }
 
 
-def offers(
+def make_offers(
     configured: Mapping[str, Any] | None = None, *, env: Mapping[str, str] | None = None, **more: Any
 ) -> ProviderOffers:
     known = {id: Raw(msgspec.json.encode(entry)) for id, entry in {"loom": LOOM, **OTHERS}.items()}
@@ -103,7 +103,7 @@ def offers(
 
 
 def offer(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> ProviderOffer:
-    found = offers({id: said} if said is not None else {}, **more).find(id)
+    found = make_offers({id: said} if said is not None else {}, **more).find(id)
     assert found is not None
     return found
 
@@ -115,10 +115,10 @@ def model(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> Model:
     return found
 
 
-# --- what a model is ---
+# --- models ---
 
 
-def test_a_model_of_the_catalogue() -> None:
+def test_a_model_of_the_catalogue_is_offered() -> None:
     assert model("one") == Model(
         id="one",
         provider_id="loom",
@@ -149,7 +149,7 @@ def test_a_model_of_the_catalogue() -> None:
     )
 
 
-def test_what_is_configured_wins_and_what_is_not_stays() -> None:
+def test_configured_fields_override_the_catalogue_and_others_stay() -> None:
     said = {
         "limit": {"context": 100, "output": 50},
         "cost": {"input": 2, "output": 3},
@@ -175,7 +175,7 @@ def test_what_is_configured_wins_and_what_is_not_stays() -> None:
     )
 
 
-def test_a_model_nobody_knows_is_what_is_said_of_it() -> None:
+def test_an_unknown_model_has_the_configured_fields() -> None:
     said = {"npm": "@ai-sdk/anthropic", "api": "https://mine.test", "models": {"m": {"name": "Mine"}}}
     found = offer("mine", said).find("m")
     assert found == Model(
@@ -187,41 +187,41 @@ def test_a_model_nobody_knows_is_what_is_said_of_it() -> None:
     )
 
 
-def test_no_price_is_an_unknown_price() -> None:
+def test_a_missing_price_is_unknown() -> None:
     assert model("m", {"models": {"m": {}}}).cost is None
 
 
-def test_a_second_name_for_a_model_has_all_that_is_known_of_the_first() -> None:
+def test_an_alias_of_a_model_inherits_its_fields() -> None:
     found = model("fast", {"models": {"fast": {"id": "one", "options": {"a": 1}}}})
     assert (found.id, found.api.id, found.name, found.limit.input) == ("fast", "one", "fast", 272_000)
 
 
-def test_variants_are_laid_over_those_the_model_has() -> None:
+def test_configured_variants_extend_those_of_the_model() -> None:
     said = {"low": {"disabled": True}, "mine": {"reasoningEffort": "high"}}
     found = model("one", {"models": {"one": {"variants": said}}})
     assert list(found.variants or {}) == ["medium", "high", "mine"]
 
 
-def test_a_model_may_be_reached_in_another_way_than_its_provider() -> None:
+def test_a_model_may_use_another_adapter_than_its_provider() -> None:
     found = offer("zen").find("claude")
     assert found is not None
     assert found.api == ModelApi(id="claude", url="https://zen.test/claude/v1", npm="@ai-sdk/anthropic")
 
 
-def test_what_is_said_of_the_provider_beats_what_the_catalogue_says_of_the_model() -> None:
+def test_configuration_of_the_provider_beats_the_catalogue_entry_of_the_model() -> None:
     found = offer("zen", {"npm": "@ai-sdk/openai-compatible"}).find("claude")
     assert found is not None
     assert found.api.npm == "@ai-sdk/openai-compatible"
 
 
-# --- which there are ---
+# --- available providers ---
 
 
 def ids(offer: ProviderOffer) -> list[str]:
     return [model.id for model in offer.list_models()]
 
 
-def test_models_that_are_going_or_not_yet_there_are_dropped() -> None:
+def test_deprecated_and_alpha_models_are_dropped() -> None:
     assert ids(offer("loom")) == ["new", "one"]
     assert ids(offer("loom", experimental=True)) == ["new", "one", "raw"]
     assert offer("loom").find("old") is None
@@ -237,11 +237,11 @@ def test_models_that_are_going_or_not_yet_there_are_dropped() -> None:
         ({"models": {"old": {"status": "active"}}}, ["new", "old", "one"]),
     ],
 )
-def test_the_configuration_says_which_are_left(said: dict[str, Any], left: list[str]) -> None:
+def test_the_configuration_filters_the_models(said: dict[str, Any], left: list[str]) -> None:
     assert ids(offer("loom", said)) == left
 
 
-def test_a_model_that_makes_no_sense_is_left_out_with_a_word() -> None:
+def test_an_invalid_model_is_dropped_with_a_warning() -> None:
     heard: list[ConfigError] = []
     known = {"loom": Raw(b'{"models": {"bad": {"limit": {"context": "much"}}, "good": {}}}')}
     found = ProviderOffers(OfferSources(catalogue=Catalogue(lambda: known), warn=heard.append)).find("loom")
@@ -254,46 +254,49 @@ def available(made: ProviderOffers) -> list[str]:
     return [offer.id for offer in made.list_available()]
 
 
-def test_a_provider_is_available_with_a_key_from_anywhere_or_a_word_in_the_configuration() -> None:
+def test_a_provider_is_available_if_it_has_a_key_or_is_configured() -> None:
     stored = {"anthropic": StoredLogin(provider="anthropic", type="api", secret="sk")}
     browser = {"anthropic": StoredLogin(provider="anthropic", type="oauth")}
-    assert available(offers()) == ["opencode"]
-    assert available(offers(env={"LOOM_API_KEY": "k"})) == ["loom", "opencode"]
-    assert available(offers(env={"LOOM_API_KEY": " "})) == ["opencode"]
-    assert available(offers(logins=stored)) == ["anthropic", "opencode"]
-    assert available(offers(logins=browser)) == ["opencode"]
-    assert available(offers({"zen": {}})) == ["zen", "opencode"]
-    assert available(offers({"mine": {"models": {"m": {}}}})) == ["mine", "opencode"]
+    assert available(make_offers()) == ["opencode"]
+    assert available(make_offers(env={"LOOM_API_KEY": "k"})) == ["loom", "opencode"]
+    assert available(make_offers(env={"LOOM_API_KEY": " "})) == ["opencode"]
+    assert available(make_offers(logins=stored)) == ["anthropic", "opencode"]
+    assert available(make_offers(logins=browser)) == ["opencode"]
+    assert available(make_offers({"zen": {}})) == ["zen", "opencode"]
+    assert available(make_offers({"mine": {"models": {"m": {}}}})) == ["mine", "opencode"]
 
 
 def test_a_provider_with_an_address_but_no_key_is_not_available() -> None:
-    assert available(offers(env={"AZURE_RESOURCE_NAME": "us"})) == ["opencode"]
-    assert available(offers(env={"AZURE_RESOURCE_NAME": "us", "AZURE_API_KEY": "k"})) == ["azure", "opencode"]
+    assert available(make_offers(env={"AZURE_RESOURCE_NAME": "us"})) == ["opencode"]
+    assert available(make_offers(env={"AZURE_RESOURCE_NAME": "us", "AZURE_API_KEY": "k"})) == [
+        "azure",
+        "opencode",
+    ]
 
 
 def test_a_provider_without_an_adapter_is_not_available() -> None:
-    assert available(offers(env={"SAP_KEY": "k"})) == ["opencode"]
+    assert available(make_offers(env={"SAP_KEY": "k"})) == ["opencode"]
 
 
-def test_lists_of_providers_switch_them_off() -> None:
+def test_enabled_and_disabled_providers_are_respected() -> None:
     env = {"LOOM_API_KEY": "k", "ZEN_API_KEY": "k"}
-    assert available(offers(env=env, enabled=frozenset({"loom", "zen"}), disabled=frozenset({"zen"}))) == [
-        "loom"
-    ]
-    assert offers(disabled=frozenset({"loom"})).find("loom") is None
+    assert available(
+        make_offers(env=env, enabled=frozenset({"loom", "zen"}), disabled=frozenset({"zen"}))
+    ) == ["loom"]
+    assert make_offers(disabled=frozenset({"loom"})).find("loom") is None
 
 
-def test_a_model_of_a_provider_that_is_switched_off_is_missed_with_the_reason() -> None:
-    def missed(**more: Any) -> str:
+def test_a_model_of_a_disabled_provider_is_not_found_with_the_reason() -> None:
+    def hint_of_missing(**more: Any) -> str:
         with pytest.raises(ModelNotFoundError) as caught:
-            Registry(offers=offers(**more)).get(ModelRef(provider_id="loom", model_id="one"))
+            Registry(offers=make_offers(**more)).get(ModelRef(provider_id="loom", model_id="one"))
         return caught.value.hint
 
-    assert "loom is listed in disabled_providers." in missed(disabled=frozenset({"loom"}))
-    assert "loom is not listed in enabled_providers." in missed(enabled=frozenset({"zen"}))
+    assert "loom is listed in disabled_providers." in hint_of_missing(disabled=frozenset({"loom"}))
+    assert "loom is not listed in enabled_providers." in hint_of_missing(enabled=frozenset({"zen"}))
 
 
-def test_without_a_key_only_what_is_free_of_opencodes_own_is_listed() -> None:
+def test_without_a_key_only_free_models_of_opencode_are_listed() -> None:
     assert ids(offer("opencode")) == ["free"]
     assert ids(offer("opencode", env={"OPENCODE_API_KEY": "k"})) == ["free", "paid", "unpriced"]
 
@@ -301,7 +304,7 @@ def test_without_a_key_only_what_is_free_of_opencodes_own_is_listed() -> None:
 # --- how it is reached ---
 
 
-def test_the_configured_key_wins_over_the_stored_one_and_that_over_the_environments() -> None:
+def test_a_configured_key_beats_a_stored_one_and_that_beats_the_environment() -> None:
     env = {"LOOM_API_KEY": "from-env"}
     stored = {"loom": StoredLogin(provider="loom", type="api", secret="from-file")}
     said = {"options": {"apiKey": "from-config"}}
@@ -315,7 +318,7 @@ def test_the_configured_key_wins_over_the_stored_one_and_that_over_the_environme
     assert offer("loom").key is None
 
 
-def test_access_holds_the_address_the_key_the_headers_and_the_other_options() -> None:
+def test_access_contains_address_key_headers_and_other_options() -> None:
     said = {
         "options": {
             "apiKey": "sk-secret-1234",
@@ -346,7 +349,7 @@ def reach(id: str, model: str, said: Mapping[str, Any] | None = None, **more: An
     return found.get_access(made).url
 
 
-def test_the_address_is_the_configured_one_else_the_models_else_the_packages() -> None:
+def test_the_address_comes_from_the_configuration_the_model_or_the_package() -> None:
     env = {"LOOM_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "AZURE_API_KEY": "k", "AZURE_RESOURCE_NAME": "mine"}
     assert reach("loom", "one", {"options": {"baseURL": "http://x.test"}}, env=env) == "http://x.test"
     assert reach("loom", "one", env=env) == "https://loom.test/v1"
@@ -356,7 +359,7 @@ def test_the_address_is_the_configured_one_else_the_models_else_the_packages() -
     assert reach("azure", "gpt", named, env=env) == "https://other.openai.azure.com/openai"
 
 
-def test_without_a_key_the_variable_to_set_is_named() -> None:
+def test_the_error_for_a_missing_key_names_the_variable_to_set() -> None:
     with pytest.raises(ProviderAuthError, match=r"set LOOM_API_KEY, or run: weft auth login loom"):
         reach("loom", "one")
     with pytest.raises(ProviderAuthError, match="OPENCODE_API_KEY"):
@@ -367,7 +370,7 @@ def test_without_a_key_the_variable_to_set_is_named() -> None:
         reach("azure", "gpt", env={"AZURE_API_KEY": "k"})
 
 
-def test_a_key_that_is_configured_and_empty_is_missed_by_its_place() -> None:
+def test_an_empty_configured_key_is_reported_with_its_position() -> None:
     said = {"options": {"baseURL": "https://mine.test/v1", "apiKey": ""}, "models": {"m": {}}}
     missing = r"set provider\.mine\.options\.apiKey \(it is empty\), or run: weft auth login mine"
 
@@ -386,7 +389,7 @@ def test_a_key_that_is_configured_and_empty_is_missed_by_its_place() -> None:
         ({"options": {"baseURL": "http://127.0.0.1:1/v1"}}, {}, {}, "no key was sent"),
     ],
 )
-def test_where_the_key_comes_from_can_be_told(
+def test_the_source_of_a_key_is_reported(
     said: dict[str, Any], env: dict[str, str], logins: dict[str, StoredLogin], words: str
 ) -> None:
     found = offer("loom", said, env=env, logins=logins)
@@ -396,7 +399,7 @@ def test_where_the_key_comes_from_can_be_told(
     assert words in found.get_access(one).key_hint
 
 
-def test_a_package_without_an_adapter_is_named_before_anything_else_is_missed() -> None:
+def test_a_package_without_an_adapter_is_reported_before_missing_keys() -> None:
     found = offer("mine", {"npm": "unheard-of", "models": {"m": {}}})
     one = found.find("m")
 
@@ -415,7 +418,7 @@ def test_a_package_without_an_adapter_is_named_before_anything_else_is_missed() 
         {"headers": {"X-Api-Key": "x"}},
     ],
 )
-def test_a_server_on_this_machine_or_a_header_of_ones_own_needs_no_key(options: dict[str, Any]) -> None:
+def test_a_local_server_or_one_with_its_own_header_needs_no_key(options: dict[str, Any]) -> None:
     assert reach("loom", "one", {"options": options})
 
 
@@ -425,12 +428,12 @@ def test_an_invalid_address_is_refused_when_it_is_used(url: str) -> None:
         reach("mine", "m", {"options": {"baseURL": url}, "models": {"m": {}}})
 
 
-def test_a_name_in_an_address_is_a_name() -> None:
+def test_a_resource_name_in_an_address_must_be_a_plain_name() -> None:
     with pytest.raises(InvalidInputError, match=r"options\.resourceName"):
         reach("azure", "gpt", {"options": {"resourceName": "evil.test/"}}, env={"AZURE_API_KEY": "k"})
 
 
-def test_copilot_is_reached_with_the_login_of_opencode_and_at_a_companys_own_server() -> None:
+def test_copilot_uses_the_login_of_opencode_and_a_company_server() -> None:
     login = StoredLogin(
         provider="github-copilot", type="oauth", secret="gho", url="https://copilot-api.corp.test"
     )
@@ -446,7 +449,7 @@ def test_copilot_is_reached_with_the_login_of_opencode_and_at_a_companys_own_ser
 # --- servers of one's own ---
 
 
-def test_ollama_is_known_by_name_and_takes_any_model() -> None:
+def test_ollama_is_available_by_name_and_accepts_any_model() -> None:
     found = offer("ollama").find("llama3:8b")
     assert found is not None
     assert found.api == ModelApi(
@@ -468,22 +471,22 @@ def test_ollama_is_known_by_name_and_takes_any_model() -> None:
         ("https://gpu.test/", "https://gpu.test/v1"),
     ],
 )
-def test_ollamas_own_variable_says_where_it_is(host: str, url: str) -> None:
+def test_the_variable_of_ollama_sets_its_address(host: str, url: str) -> None:
     assert reach("ollama", "m", env={"OLLAMA_HOST": host}) == url
 
 
-def test_with_models_configured_no_other_name_is_one() -> None:
+def test_with_configured_models_no_other_model_exists() -> None:
     found = offer("ollama", {"models": {"llama3": {}}})
     assert found.find("llama3") is not None
     assert found.find("other") is None
 
 
 def test_an_unconfigured_provider_is_not_listed() -> None:
-    assert "ollama" not in available(offers())
-    assert "ollama" in available(offers({"ollama": {}}))
+    assert "ollama" not in available(make_offers())
+    assert "ollama" in available(make_offers({"ollama": {}}))
 
 
-def test_a_server_on_this_machine_is_given_time_to_read_unless_somebody_said_how_long() -> None:
+def test_a_local_server_has_a_longer_deadline_unless_configured() -> None:
     def first_byte(adapters: Adapters, url: str) -> float:
         return adapters._get_deadlines(url).first_byte
 

@@ -40,38 +40,38 @@ def fold(*events: Any) -> list[AnyChunk]:
     return chunks
 
 
-def said(reason: str | None = None, **delta: Any) -> Any:
+def delta_event(reason: str | None = None, **delta: Any) -> Any:
     return {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
 
 
 def piece(index: int | None = None, id: str | None = None, name: str | None = None, text: Any = None) -> Any:
     function = {"name": name, "arguments": text}
     call = {"index": index, "id": id, "function": function}
-    return said(tool_calls=[{key: value for key, value in call.items() if value is not None}])
+    return delta_event(tool_calls=[{key: value for key, value in call.items() if value is not None}])
 
 
 def calls(*events: Any) -> list[tuple[str, str, str]]:
-    chunks = fold(*events, said("tool_calls"), DONE)
+    chunks = fold(*events, delta_event("tool_calls"), DONE)
     return [(chunk.call_id, chunk.tool, chunk.raw) for chunk in chunks if isinstance(chunk, ToolCall)]
 
 
-def finished(*events: Any) -> Finished:
+def fold_to_end(*events: Any) -> Finished:
     found = fold(*events)[-1]
     assert isinstance(found, Finished)
     return found
 
 
-def test_thought_words_and_a_call() -> None:
+def test_thoughts_text_and_a_call_are_read() -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 3, "cost": 0.25}
     assert fold(
-        said(role="assistant", content=""),
-        said(reasoning_content="hm"),
-        said(content="hi"),
-        said(content=" there"),
+        delta_event(role="assistant", content=""),
+        delta_event(reasoning_content="hm"),
+        delta_event(content="hi"),
+        delta_event(content=" there"),
         piece(0, "call_1", "read", ""),
         piece(0, text='{"a":'),
         piece(0, text="1}"),
-        said("tool_calls"),
+        delta_event("tool_calls"),
         {"id": "c", "choices": [], "usage": usage},
         DONE,
     ) == [
@@ -95,9 +95,13 @@ def test_thought_words_and_a_call() -> None:
     ]
 
 
-def test_thoughts_in_tags() -> None:
+def test_thoughts_in_tags_are_read() -> None:
     chunks = fold(
-        said(content="<thi"), said(content="nk>hm</think>"), said(content="\nhi"), said("stop"), DONE
+        delta_event(content="<thi"),
+        delta_event(content="nk>hm</think>"),
+        delta_event(content="\nhi"),
+        delta_event("stop"),
+        DONE,
     )
     assert [chunk for chunk in chunks if isinstance(chunk, ReasoningDelta | TextDelta)] == [
         ReasoningDelta(id="reasoning-1", text="hm"),
@@ -106,36 +110,39 @@ def test_thoughts_in_tags() -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
-def test_thoughts_in_a_field(field: str) -> None:
+def test_thoughts_in_a_field_are_read(field: str) -> None:
     chunks = fold(
-        said(**{field: "hm", "content": None}), said(**{field: None, "content": "hi"}), said("stop"), DONE
+        delta_event(**{field: "hm", "content": None}),
+        delta_event(**{field: None, "content": "hi"}),
+        delta_event("stop"),
+        DONE,
     )
     assert ReasoningDelta(id="reasoning-1", text="hm") in chunks
 
 
-def test_thoughts_in_a_list() -> None:
+def test_thoughts_in_a_list_are_read() -> None:
     content = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "hi"},
     ]
-    chunks = fold(said(content=content), said("stop"), DONE)
+    chunks = fold(delta_event(content=content), delta_event("stop"), DONE)
     assert [chunk.text for chunk in chunks if isinstance(chunk, ReasoningDelta | TextDelta)] == ["hm", "hi"]
 
 
-def test_details_of_thoughts_are_kept_whole() -> None:
+def test_reasoning_details_are_merged_and_kept() -> None:
     def detail(**more: Any) -> Any:
-        return said(reasoning_details=[{"type": "reasoning.text", "index": 0, "format": "x", **more}])
+        return delta_event(reasoning_details=[{"type": "reasoning.text", "index": 0, "format": "x", **more}])
 
     late = {"type": "reasoning.encrypted", "data": "abc", "id": "call_1", "index": 1}
     chunks = fold(
         detail(text="h"),
         detail(text="m"),
         detail(text="", signature="sig"),
-        said(content="hi"),
-        said(
+        delta_event(content="hi"),
+        delta_event(
             reasoning_details=[late], tool_calls=[{"index": 0, "id": "call_1", "function": {"name": "read"}}]
         ),
-        said("tool_calls"),
+        delta_event("tool_calls"),
         DONE,
     )
     kept = [chunk.metadata for chunk in chunks if isinstance(chunk, ReasoningEnd)]
@@ -198,11 +205,13 @@ def test_details_of_thoughts_are_kept_whole() -> None:
         "at once",
     ],
 )
-def test_calls(events: list[Any], expected: list[tuple[str, str, str]]) -> None:
+def test_calls_are_collected_from_their_pieces(
+    events: list[Any], expected: list[tuple[str, str, str]]
+) -> None:
     assert calls(*events) == expected
 
 
-def test_a_call_without_a_name_is_a_failure() -> None:
+def test_a_call_without_a_name_is_an_error() -> None:
     with pytest.raises(ProviderError, match="without a name") as raised:
         calls(piece(0, "a", text="{}"))
     assert raised.value.kind == "protocol"
@@ -220,20 +229,26 @@ def test_a_call_without_a_name_is_a_failure() -> None:
         ("abort", "other"),
     ],
 )
-def test_the_end_says_why(word: str, reason: str) -> None:
-    found = finished(said(content="a"), said(word), DONE)
+def test_finish_reasons_are_translated(word: str, reason: str) -> None:
+    found = fold_to_end(delta_event(content="a"), delta_event(word), DONE)
     assert (found.reason, found.raw_reason) == (reason, word)
 
 
-def test_an_end_without_a_word() -> None:
-    assert finished(said(content="a"), DONE).reason == "unknown"
-    assert finished(piece(0, "a", "read", "{}"), said("stop"), DONE).reason == "tool-calls"
-    assert finished(piece(0, "a", "read", "{}"), DONE).reason == "tool-calls"
-    assert finished(said(content="a"), said("stop")).reason == "stop"
+def test_a_missing_finish_reason_is_unknown_unless_there_are_calls() -> None:
+    assert fold_to_end(delta_event(content="a"), DONE).reason == "unknown"
+    assert fold_to_end(piece(0, "a", "read", "{}"), delta_event("stop"), DONE).reason == "tool-calls"
+    assert fold_to_end(piece(0, "a", "read", "{}"), DONE).reason == "tool-calls"
+    assert fold_to_end(delta_event(content="a"), delta_event("stop")).reason == "stop"
 
 
-def test_what_comes_after_the_end_is_not_heard() -> None:
-    chunks = fold(said(content="a"), said("stop"), said("length", content="b"), DONE, said(content="c"))
+def test_content_after_the_end_is_ignored() -> None:
+    chunks = fold(
+        delta_event(content="a"),
+        delta_event("stop"),
+        delta_event("length", content="b"),
+        DONE,
+        delta_event(content="c"),
+    )
     assert [chunk.text for chunk in chunks if isinstance(chunk, TextDelta)] == ["a"]
 
 
@@ -245,8 +260,10 @@ def test_what_comes_after_the_end_is_not_heard() -> None:
         {"choices": [{"index": 0, "delta": {}, "usage": {"prompt_tokens": 5}}]},
     ],
 )
-def test_usage_wherever_it_stands(usage: Any) -> None:
-    found = finished(said(content="a"), said("stop"), {"id": "c", "choices": [], **usage}, DONE)
+def test_usage_is_found_in_every_place_that_servers_use(usage: Any) -> None:
+    found = fold_to_end(
+        delta_event(content="a"), delta_event("stop"), {"id": "c", "choices": [], **usage}, DONE
+    )
     assert found.usage == Usage(input=5, raw={"prompt_tokens": 5})
 
 
@@ -264,22 +281,26 @@ def test_usage_wherever_it_stands(usage: Any) -> None:
         ({"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}, "rate-limit", 429),
     ],
 )
-def test_a_failure_inside_an_answer(event: Any, kind: str, status: int | None) -> None:
+def test_an_error_event_raises_an_error_of_its_kind(event: Any, kind: str, status: int | None) -> None:
     with pytest.raises(ProviderError) as raised:
-        fold(said(content="a"), event)
+        fold(delta_event(content="a"), event)
     assert (raised.value.kind, raised.value.status) == (kind, status)
 
 
-@pytest.mark.parametrize("events", [[], [said(content="a")], [DONE], [said(role="assistant"), DONE]])
-def test_an_answer_that_is_not_whole_is_broken(events: list[Any]) -> None:
+@pytest.mark.parametrize(
+    "events", [[], [delta_event(content="a")], [DONE], [delta_event(role="assistant"), DONE]]
+)
+def test_an_incomplete_answer_is_an_error(events: list[Any]) -> None:
     with pytest.raises(ProviderError) as raised:
         fold(*events)
     assert (raised.value.kind, raised.value.retryable) == ("protocol", True)
 
 
-def test_other_choices_and_odd_fields_are_left_out() -> None:
+def test_other_choices_and_unknown_fields_are_ignored() -> None:
     other = {"id": 7, "choices": [{"index": 1, "delta": {"content": "no"}}], "prompt_filter_results": []}
     assert (
-        finished(other, {"choices": None}, {}, said(content="a", refusal=None), said("stop"), DONE).reason
+        fold_to_end(
+            other, {"choices": None}, {}, delta_event(content="a", refusal=None), delta_event("stop"), DONE
+        ).reason
         == "stop"
     )

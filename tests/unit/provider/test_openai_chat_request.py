@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from fake.openai import STRICT, Manners, check
+from fake.openai import STRICT, ServerDialect, check
 from fake.refusing import RefusedError
 from given.model_requests import request
 from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
@@ -37,17 +37,17 @@ PICTURE = MediaContent(url=f"data:image/jpeg;base64,{PNG}", mime="image/jpeg")
 WIRE_PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
 
 
-def messages(model: Model, *turns: Any, manners: Manners = STRICT, **more: Any) -> Any:
+def messages(model: Model, *turns: Any, manners: ServerDialect = STRICT, **more: Any) -> Any:
     body = to_body(request(model, *turns, tools=(READ,), **more))
     check(msgspec.json.decode(to_bytes(body)), manners)
     return body["messages"][1:]
 
 
-def wanting(field: str) -> Model:
+def model_with_reasoning_field(field: str) -> Model:
     return replace(LOCAL, capabilities=replace(LOCAL.capabilities, interleaved=Interleaved(field=field)))
 
 
-def test_a_whole_request() -> None:
+def test_a_complete_request_is_encoded() -> None:
     turn = AssistantModelMessage(content=(ReasoningContent(text="hm"), TextContent(text="I look"), CALL))
     asked = request(
         LOCAL,
@@ -86,18 +86,18 @@ def test_a_whole_request() -> None:
     }
 
 
-def test_openai_itself_has_its_own_words() -> None:
+def test_openai_gets_its_own_parameter_names() -> None:
     body = to_body(request(GPT, HELLO, max_output=10, top_k=3))
     assert (body["max_completion_tokens"], "max_tokens" in body, "top_k" in body) == (10, False, False)
 
 
-def test_a_call_may_come_without_words() -> None:
+def test_a_call_may_have_no_text() -> None:
     [_, call, result] = messages(GPT, HELLO, AssistantModelMessage(content=(CALL,)), replace(RESULT))
     assert call == {"role": "assistant", "content": None, "tool_calls": [WIRE_CALL]}
     assert result == {"role": "tool", "tool_call_id": "call_1", "content": "text"}
 
 
-def test_files() -> None:
+def test_files_are_encoded_by_kind() -> None:
     paper = MediaContent(
         url="data:application/pdf;base64,JVBERi0xAAAA", mime="application/pdf", filename="a.pdf"
     )
@@ -112,7 +112,7 @@ def test_files() -> None:
     ]
 
 
-def test_texts_alone_are_one_string() -> None:
+def test_a_message_with_text_alone_is_one_string() -> None:
     texts = tuple(TextContent(text=text) for text in ("see these files:", " ", "a.txt", "b.txt"))
     encoded_messages = messages(
         LOCAL, UserModelMessage(content=texts), AssistantModelMessage(content=texts), HELLO
@@ -124,7 +124,7 @@ def test_texts_alone_are_one_string() -> None:
     ]
 
 
-def test_pictures_of_a_result_are_shown_after_it() -> None:
+def test_images_of_a_result_follow_it() -> None:
     shown = ToolModelMessage(
         content=(ResultContent(call_id="call_1", tool="read", output="", files=(PICTURE,)),)
     )
@@ -136,12 +136,17 @@ def test_pictures_of_a_result_are_shown_after_it() -> None:
     }
 
 
-def test_mistral_has_rules_of_its_own() -> None:
+def test_mistral_gets_short_ids_and_its_own_order_of_messages() -> None:
     shown = ToolModelMessage(
         content=(ResultContent(call_id="call_1", tool="read", output="x", files=(PICTURE,)),)
     )
     encoded_messages = messages(
-        MISTRAL, HELLO, AssistantModelMessage(content=(CALL,)), shown, HELLO, manners=Manners(mistral=True)
+        MISTRAL,
+        HELLO,
+        AssistantModelMessage(content=(CALL,)),
+        shown,
+        HELLO,
+        manners=ServerDialect(mistral=True),
     )
     assert [(message["role"], message.get("tool_call_id")) for message in encoded_messages] == [
         ("user", None),
@@ -176,10 +181,10 @@ def test_long_ids_are_shortened_for_openai() -> None:
         ((TextContent(text="x"),), None),
     ],
 )
-def test_thoughts_go_back_in_the_field_the_model_wants(content: Any, expected: str | None) -> None:
-    manners = Manners(message_fields=frozenset({"reasoning_content"}))
+def test_thoughts_are_sent_back_in_the_field_of_the_model(content: Any, expected: str | None) -> None:
+    manners = ServerDialect(message_fields=frozenset({"reasoning_content"}))
     encoded_messages = messages(
-        wanting("reasoning_content"),
+        model_with_reasoning_field("reasoning_content"),
         HELLO,
         AssistantModelMessage(content=content),
         RESULT,
@@ -189,7 +194,7 @@ def test_thoughts_go_back_in_the_field_the_model_wants(content: Any, expected: s
     assert encoded_messages[1].get("reasoning_content") == expected
 
 
-def test_thoughts_are_not_sent_unasked() -> None:
+def test_thoughts_are_not_sent_by_default() -> None:
     thought = ReasoningContent(text="a", metadata={"ollama": {"x": 1}})
     assert set(
         messages(LOCAL, HELLO, AssistantModelMessage(content=(thought, TextContent(text="b"))), HELLO)[1]
@@ -199,11 +204,11 @@ def test_thoughts_are_not_sent_unasked() -> None:
     }
 
 
-def test_a_router_gets_its_details_back() -> None:
+def test_reasoning_details_are_sent_back_to_a_router() -> None:
     details = [{"type": "reasoning.encrypted", "data": "abc", "index": 0}]
     kept = {"openrouter": {"reasoning_details": details}}
     thought = ReasoningContent(text="", metadata=kept)
-    manners = Manners(message_fields=frozenset({"reasoning_details"}), marks=True)
+    manners = ServerDialect(message_fields=frozenset({"reasoning_details"}), marks=True)
     with_thought = AssistantModelMessage(content=(thought, replace(CALL, metadata=kept)))
     with_call = AssistantModelMessage(content=(replace(CALL, metadata=kept),))
     for turn in (with_thought, with_call):
@@ -211,25 +216,25 @@ def test_a_router_gets_its_details_back() -> None:
         assert answer["reasoning_details"] == details
 
 
-def test_claude_behind_a_router_is_marked() -> None:
+def test_claude_behind_a_router_gets_cache_marks() -> None:
     turn = AssistantModelMessage(content=(TextContent(text="I look"), CALL))
     body = to_body(request(ROUTED, HELLO, turn, RESULT, tools=(READ,), system=("a", "b", "c")))
-    check(msgspec.json.decode(to_bytes(body)), Manners(marks=True))
+    check(msgspec.json.decode(to_bytes(body)), ServerDialect(marks=True))
 
-    def words(text: str, **mark: Any) -> list[Any]:
+    def text_blocks(text: str, **mark: Any) -> list[Any]:
         return [{"type": "text", "text": text, **mark}]
 
     assert body["messages"] == [
-        {"role": "system", "content": words("a", **MARK)},
-        {"role": "system", "content": words("b", **MARK)},
-        {"role": "system", "content": words("c")},
-        {"role": "user", "content": words("hello")},
-        {"role": "assistant", "content": words("I look", **MARK), "tool_calls": [WIRE_CALL]},
-        {"role": "tool", "tool_call_id": "call_1", "content": words("text", **MARK)},
+        {"role": "system", "content": text_blocks("a", **MARK)},
+        {"role": "system", "content": text_blocks("b", **MARK)},
+        {"role": "system", "content": text_blocks("c")},
+        {"role": "user", "content": text_blocks("hello")},
+        {"role": "assistant", "content": text_blocks("I look", **MARK), "tool_calls": [WIRE_CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": text_blocks("text", **MARK)},
     ]
 
 
-def test_litellm_gets_a_tool_that_does_nothing() -> None:
+def test_litellm_gets_a_placeholder_tool() -> None:
     proxy = replace(LOCAL, provider_id="my-LiteLLM")
     turns = (HELLO, AssistantModelMessage(content=(CALL,)), RESULT)
     [tool] = to_body(request(proxy, *turns))["tools"]
@@ -239,7 +244,7 @@ def test_litellm_gets_a_tool_that_does_nothing() -> None:
     assert "tools" in to_body(request(LOCAL, *turns, options={"litellmProxy": True}))
 
 
-def test_half_a_pair_is_replaced() -> None:
+def test_a_lone_surrogate_is_replaced() -> None:
     broken = replace(CALL, input={"path": "\ud83d"})
     encoded_messages = UserModelMessage(content=(TextContent(text="\ud83d half"),))
     raw = to_bytes(to_body(request(GPT, encoded_messages, AssistantModelMessage(content=(broken,)), RESULT)))
@@ -247,7 +252,7 @@ def test_half_a_pair_is_replaced() -> None:
     assert b"ud83d" not in raw
 
 
-def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
+def test_a_longer_conversation_begins_with_the_bytes_of_the_shorter_one() -> None:
     for model in (GPT, LOCAL, MISTRAL, CLAUDE):
         turns: list[Any] = [HELLO]
         sent = []
@@ -257,11 +262,11 @@ def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
             turns += [AssistantModelMessage(content=(TextContent(text="x"), replace(CALL, call_id=id)))]
             turns += [ToolModelMessage(content=(ResultContent(call_id=id, tool="read", output="x"),))]
 
-        def bare(body: Any) -> bytes:
+        def strip_cache_marks(body: Any) -> bytes:
             return to_bytes(body).replace(b',"cache_control":{"type":"ephemeral"}', b"").removesuffix(b"]}")
 
         for before, after in pairwise(sent):
-            assert bare(after).startswith(bare(before))
+            assert strip_cache_marks(after).startswith(strip_cache_marks(before))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +286,7 @@ def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
         lambda body: body.pop("tools"),
     ],
 )
-def test_the_fake_refuses_what_the_api_refuses(spoil: Any) -> None:
+def test_the_fake_refuses_the_same_as_the_api(spoil: Any) -> None:
     good = msgspec.json.decode(
         to_bytes(to_body(request(GPT, HELLO, AssistantModelMessage(content=(CALL,)), RESULT, tools=(READ,))))
     )

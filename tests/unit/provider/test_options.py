@@ -44,7 +44,7 @@ def model(
         ("gpt-5", None, None, None),
     ],
 )
-def test_how_warm_a_model_is_asked(
+def test_sampling_parameters_are_chosen_by_model(
     id: str, temperature: float | None, top_p: float | None, top_k: int | None
 ) -> None:
     made = model(id)
@@ -73,7 +73,9 @@ def thinking(budget: int) -> dict[str, Any]:
         (64_000, OPENAI, thinking(40_000), 32_000),
     ],
 )
-def test_how_long_an_answer_may_be(output: int, npm: str, options: dict[str, Any], most: int) -> None:
+def test_the_output_limit_is_chosen_by_model_and_thinking_budget(
+    output: int, npm: str, options: dict[str, Any], most: int
+) -> None:
     made = replace(model("m", npm), limit=Limit(context=200_000, output=output))
     assert table.get_max_output(made, 32_000, options) == most
 
@@ -129,7 +131,7 @@ def test_how_long_an_answer_may_be(output: int, npm: str, options: dict[str, Any
     ],
     ids=lambda value: f"{value.provider_id}/{value.id}" if isinstance(value, Model) else "",
 )
-def test_what_a_model_is_asked_with(made: Model, options: dict[str, Any]) -> None:
+def test_default_options_are_chosen_by_model(made: Model, options: dict[str, Any]) -> None:
     assert table.get_options(made, "ses_1") == options
 
 
@@ -150,7 +152,7 @@ def test_what_a_model_is_asked_with(made: Model, options: dict[str, Any]) -> Non
     ],
     ids=lambda value: value.id if isinstance(value, Model) else "",
 )
-def test_small_work_is_done_with_little_thought(made: Model, options: dict[str, Any]) -> None:
+def test_small_requests_ask_for_little_reasoning(made: Model, options: dict[str, Any]) -> None:
     assert table.get_small_options(made) == options
 
 
@@ -200,11 +202,11 @@ EVERY = ["none", "minimal", "low", "medium", "high", "xhigh"]
     ],
     ids=lambda value: f"{value.id} {value.api.npm}" if isinstance(value, Model) else "",
 )
-def test_the_variants_a_model_has(made: Model, names: list[str]) -> None:
+def test_variants_are_listed_by_model(made: Model, names: list[str]) -> None:
     assert list(list_variants(made)) == names
 
 
-def test_a_variant_says_how_hard_to_think_in_the_providers_words() -> None:
+def test_a_variant_sets_the_reasoning_effort_in_the_format_of_the_provider() -> None:
     assert list_variants(model("llama"))["high"] == {"reasoningEffort": "high"}
     assert list_variants(model("openai/gpt-5", OPENROUTER))["none"] == {"reasoning": {"effort": "none"}}
     assert list_variants(model("o3", OPENAI))["low"] == {"reasoningEffort": "low", **SUMMARY}
@@ -219,7 +221,7 @@ def test_a_thinking_budget_leaves_room_for_an_answer() -> None:
     assert list_variants(small) == {"high": thinking(4_000), "max": thinking(7_999)}
 
 
-def test_a_persons_variants_are_laid_over_them() -> None:
+def test_configured_variants_extend_the_built_in_ones() -> None:
     offered = {"low": {"reasoningEffort": "low"}, "high": {"reasoningEffort": "high", "include": ["a"]}}
     said = {
         "low": {"disabled": True},
@@ -232,7 +234,7 @@ def test_a_persons_variants_are_laid_over_them() -> None:
     }
 
 
-def test_claude_that_thinks_as_it_likes_is_told_how_hard_to_try() -> None:
+def test_claude_with_adaptive_thinking_gets_an_effort() -> None:
     thinking = {"type": "adaptive", "display": "summarized"}
     assert list_variants(model("claude-opus-4-7", ANTHROPIC))["max"] == {
         "thinking": thinking,

@@ -30,28 +30,28 @@ FORMAT = OutputFormat(name="Value", schema=SCHEMA, strict=True)
 HAND = ToolSpec(name="Value", about="hand it over", schema=SCHEMA)
 
 
-def plain(body: dict[str, Any]) -> Any:
+def to_plain_body(body: dict[str, Any]) -> Any:
     return msgspec.json.decode(to_bytes(body))
 
 
-def test_gemini_is_asked_by_its_format_where_there_are_no_tools() -> None:
-    body = plain(google.to_body(replace(request(GEMINI_2, HELLO), format=FORMAT)))
+def test_gemini_gets_a_response_format_if_there_are_no_tools() -> None:
+    body = to_plain_body(google.to_body(replace(request(GEMINI_2, HELLO), format=FORMAT)))
     gemini_rules.check_request(GEMINI_2.api.id, body)
     assert body["generationConfig"] == {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
 
 
-def test_each_api_is_told_of_the_one_tool_to_call_in_its_own_words() -> None:
-    def forced(model: Model, **options: Any) -> Any:
+def test_each_api_gets_the_required_tool_in_its_own_format() -> None:
+    def forced_request(model: Model, **options: Any) -> Any:
         return replace(
             request(model, HELLO, tools=(HAND,), options=options), tool_choice="required", forced="Value"
         )
 
     sent = {
-        "chat": plain(chat.to_body(forced(GPT))),
-        "responses": plain(responses.to_body(forced(GPT_5))),
-        "messages": plain(claude.to_body(forced(CLAUDE))),
-        "gemini": plain(google.to_body(forced(GEMINI_2))),
-        "converse": plain(converse.to_body(forced(CLAUDE))),
+        "chat": to_plain_body(chat.to_body(forced_request(GPT))),
+        "responses": to_plain_body(responses.to_body(forced_request(GPT_5))),
+        "messages": to_plain_body(claude.to_body(forced_request(CLAUDE))),
+        "gemini": to_plain_body(google.to_body(forced_request(GEMINI_2))),
+        "converse": to_plain_body(converse.to_body(forced_request(CLAUDE))),
     }
     openai.check(sent["chat"])
     responses_rules.check_request(sent["responses"])
@@ -106,7 +106,7 @@ def model(npm: str, *, known: bool, provider: str = "mill", **options: Any) -> M
         (model("@ai-sdk/amazon-bedrock", known=True), False, False),
     ],
 )
-def test_a_format_is_used_where_the_api_has_one_that_leaves_tools_free(
+def test_a_response_format_is_used_if_the_api_allows_tools_beside_it(
     asked: Model, tools: bool, taken: bool
 ) -> None:
     assert has_native_format(asked, tools=tools) is taken

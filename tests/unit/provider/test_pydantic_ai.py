@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fake.openai import Manners, OpenAIChatDialect
+from fake.openai import OpenAIChatDialect, ServerDialect
 from given.model_requests import READ, request
 from given.models import GPT
 from weft.errors import InvalidInputError, ProviderAuthError
@@ -58,7 +58,7 @@ async def ask(said: Mapping[str, Any], model: str = "m") -> None:
         await models.aclose()
 
 
-async def test_a_configured_provider_is_asked_through_it() -> None:
+async def test_a_configured_provider_is_reached_through_pydantic_ai() -> None:
     async with open_provider_harness(OpenAIChatDialect(), PydanticAiProvider, GPT) as harness:
         harness.play([Say(text="fine")], [Say(text="fine")])
         options = {"baseURL": harness.server.url, "apiKey": "k", "model": "openai-chat:gpt-4.1"}
@@ -67,7 +67,7 @@ async def test_a_configured_provider_is_asked_through_it() -> None:
         assert [each.body["model"] for each in harness.server.requests] == ["gpt-4.1", "other"]
 
 
-async def test_without_a_key_the_variable_to_set_is_named() -> None:
+async def test_the_error_for_a_missing_key_names_the_variable_to_set() -> None:
     with pytest.raises(ProviderAuthError, match="OPENAI_API_KEY"):
         await ask({"options": {"model": "openai-chat:gpt-4.1"}})
 
@@ -80,21 +80,21 @@ async def test_without_a_key_the_variable_to_set_is_named() -> None:
         ("mistral:large", "needs another package"),
     ],
 )
-async def test_what_it_cannot_reach_is_told(model: str, said: str) -> None:
+async def test_an_unreachable_model_is_reported(model: str, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said) as caught:
         await ask({"options": {"model": model} if model != "m" else {}})
     assert caught.value.field == "provider.tail.options.model"
     assert model != "mistral:large" or "pydantic-ai-slim[mistral]" in caught.value.hint
 
 
-async def test_without_the_extra_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_package_the_hint_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai.direct", None)
     with pytest.raises(InvalidInputError, match="pydantic-ai is not installed") as caught:
         await ask({"options": {"model": "openai-chat:gpt-4.1"}})
     assert caught.value.hint == "in weft's checkout: pip install '.[pydantic-ai]'"
 
 
-def test_nothing_is_tried_again_underneath() -> None:
+def test_the_library_does_not_retry() -> None:
     asked = request(
         GPT,
         tools=(READ,),
@@ -114,7 +114,7 @@ def test_nothing_is_tried_again_underneath() -> None:
     }
 
 
-def test_a_conversation_in_its_words() -> None:
+def test_a_conversation_is_translated_to_its_messages() -> None:
     ai = PydanticAiLibrary("tail")
     kept = {"pydantic-ai": {"signature": "sig", "provider_name": "x", "tail": " \n"}}
     files = UserModelMessage(
@@ -137,11 +137,11 @@ def test_a_conversation_in_its_words() -> None:
     assert (made[1].parts[0].signature, made[2].parts[0].outcome) == ("sig", "failed")
 
 
-async def test_what_it_keeps_of_a_thought_goes_back_with_it() -> None:
+async def test_metadata_of_a_thought_is_sent_back() -> None:
     def make(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
         return PydanticAiProvider(client, replace(endpoint, options={"model": "openai-chat:m"}))
 
-    manners = Manners(message_fields=frozenset({"reasoning_content"}))
+    manners = ServerDialect(message_fields=frozenset({"reasoning_content"}))
     async with open_provider_harness(OpenAIChatDialect(manners), make, GPT) as harness:
         harness.play([Think(text="hm"), UseTool(tool="read", input={"path": "a"})])
         answer = await collect_answer(harness.provider, make_request(GPT))

@@ -91,13 +91,13 @@ def registry(
     return Registry(offers=ProviderOffers(sources), connect=adapter.connect if adapter else None, **more)
 
 
-def named(name: str) -> ModelRef:
+def ref(name: str) -> ModelRef:
     provider, _, model = name.partition("/")
     return ModelRef(provider_id=provider, model_id=model)
 
 
 async def ask(models: Registry, name: str, **asked: Any) -> list[AnyChunk]:
-    served = models.get(named(name))
+    served = models.get(ref(name))
     request = ModelRequest(
         model=served.model, system=(), messages=(), session="ses_1", parameters=Parameters(**asked)
     )
@@ -107,13 +107,13 @@ async def ask(models: Registry, name: str, **asked: Any) -> list[AnyChunk]:
 # --- by name ---
 
 
-def test_a_model_is_there_by_name_whether_or_not_there_is_a_key() -> None:
-    assert registry().get(named("anthropic/claude-sonnet-4-5")).model.id == "claude-sonnet-4-5"
+def test_a_model_exists_by_name_with_or_without_a_key() -> None:
+    assert registry().get(ref("anthropic/claude-sonnet-4-5")).model.id == "claude-sonnet-4-5"
 
 
-def test_a_model_is_the_same_object_every_time() -> None:
+def test_a_model_is_always_the_same_object() -> None:
     models = registry()
-    assert models.get(named("openai/gpt-5")) is models.get(named("openai/gpt-5"))
+    assert models.get(ref("openai/gpt-5")) is models.get(ref("openai/gpt-5"))
 
 
 @pytest.mark.parametrize(
@@ -126,25 +126,25 @@ def test_a_model_is_the_same_object_every_time() -> None:
 )
 def test_an_unknown_model_is_an_error_with_similar_names(name: str, near: str) -> None:
     with pytest.raises(ModelNotFoundError) as caught:
-        registry().get(named(name))
+        registry().get(ref(name))
     assert near in caught.value.near
 
 
-def test_what_is_served_comes_before_what_is_on_offer() -> None:
+def test_served_models_have_precedence_over_offers() -> None:
     own = ServedModel(make_scripted_model("m"), Adapter())
     models = registry()
-    assert Registry([own]).get(named("scripted/m")) is own
+    assert Registry([own]).get(ref("scripted/m")) is own
     with pytest.raises(ModelNotFoundError):
-        models.get(named("scripted/m"))
+        models.get(ref("scripted/m"))
 
 
 # --- asking ---
 
 
-async def test_an_adapter_is_made_for_the_first_request_and_kept() -> None:
+async def test_an_adapter_is_created_for_the_first_request_and_reused() -> None:
     adapter = Adapter()
     models = registry(env={"OPENAI_API_KEY": "k"}, adapter=adapter)
-    models.get(named("openai/gpt-5"))
+    models.get(ref("openai/gpt-5"))
     assert adapter.made == []
     await ask(models, "openai/gpt-5")
     await ask(models, "openai/gpt-5")
@@ -154,20 +154,20 @@ async def test_an_adapter_is_made_for_the_first_request_and_kept() -> None:
     assert len(adapter.asked) == 2
 
 
-async def test_without_a_key_asking_says_which_variable_to_set() -> None:
+async def test_a_request_without_a_key_raises_an_error_that_names_the_variable() -> None:
     with pytest.raises(ProviderAuthError, match="ANTHROPIC_API_KEY") as caught:
         await ask(registry(adapter=Adapter()), "anthropic/claude-opus-4-1")
     assert caught.value.provider_id == "anthropic"
 
 
-async def test_a_package_we_have_no_adapter_for_is_named_when_its_model_is_used() -> None:
+async def test_a_package_without_an_adapter_is_reported_when_its_model_is_used() -> None:
     models = registry({"sap": {"options": {"baseURL": "https://b.test"}}}, env={"SAP_KEY": "k"})
-    models.get(named("sap/gpt"))
+    models.get(ref("sap/gpt"))
     with pytest.raises(InvalidInputError, match="@jerome-benoit/sap-ai-provider-v2"):
         await ask(models, "sap/gpt")
 
 
-async def test_a_provider_may_be_told_which_requests_belong_together() -> None:
+async def test_a_provider_may_get_the_session_as_a_cache_key() -> None:
     adapter = Adapter()
     said = {"npm": CHAT, "options": {"baseURL": "http://x.test", "setCacheKey": True, "litellmProxy": True}}
     models = registry({"mine": said | {"models": {"m": {}}}}, adapter=adapter)
@@ -179,7 +179,7 @@ async def test_a_provider_may_be_told_which_requests_belong_together() -> None:
     ]
 
 
-async def test_closing_what_was_never_opened_is_fine() -> None:
+async def test_an_unused_registry_can_be_closed() -> None:
     models = registry()
     await models.aclose()
     await models.aclose()
@@ -190,12 +190,12 @@ async def test_closing_what_was_never_opened_is_fine() -> None:
 ANTHROPIC, OPENAI = {"ANTHROPIC_API_KEY": "k"}, {"OPENAI_API_KEY": "k"}
 
 
-def stored(provider: str) -> dict[str, StoredLogin]:
+def stored_logins(provider: str) -> dict[str, StoredLogin]:
     return {provider: StoredLogin(provider=provider, type="api", secret="k")}
 
 
-def test_the_named_model_is_the_default_even_if_it_is_not_there() -> None:
-    assert registry(env=OPENAI, default=named("loom/x")).get_default() == named("loom/x")
+def test_the_configured_default_model_is_returned_even_if_it_does_not_exist() -> None:
+    assert registry(env=OPENAI, default=ref("loom/x")).get_default() == ref("loom/x")
 
 
 @pytest.mark.parametrize(
@@ -204,38 +204,40 @@ def test_the_named_model_is_the_default_even_if_it_is_not_there() -> None:
         ({}, ANTHROPIC, {}, "anthropic/claude-sonnet-4-5"),
         ({}, OPENAI, {}, "openai/gpt-5-nano"),
         ({}, ANTHROPIC | OPENAI, {}, "anthropic/claude-sonnet-4-5"),
-        ({}, ANTHROPIC, stored("openai"), "openai/gpt-5-nano"),
+        ({}, ANTHROPIC, stored_logins("openai"), "openai/gpt-5-nano"),
         ({"openai": {}}, ANTHROPIC, {}, "openai/gpt-5-nano"),
         ({}, OPENAI | {"GITHUB_TOKEN": "t"}, {}, "openai/gpt-5-nano"),
     ],
 )
-def test_else_it_is_the_best_of_the_provider_that_is_meant(
+def test_otherwise_the_best_model_of_the_preferred_provider_is_the_default(
     configured: dict[str, Any], env: dict[str, str], logins: dict[str, StoredLogin], name: str
 ) -> None:
-    assert registry(configured, env=env, logins=logins).get_default() == named(name)
+    assert registry(configured, env=env, logins=logins).get_default() == ref(name)
 
 
 @pytest.mark.parametrize(
     ("configured", "env"),
     [({}, {}), ({}, {"GITHUB_TOKEN": "t"}), ({}, {"AWS_ACCESS_KEY_ID": "k"}), ({"mine": {}}, ANTHROPIC)],
 )
-def test_nothing_is_sent_where_nobody_pointed(configured: dict[str, Any], env: dict[str, str]) -> None:
+def test_without_a_configured_provider_there_is_no_default_model(
+    configured: dict[str, Any], env: dict[str, str]
+) -> None:
     with pytest.raises(NoModelError):
         registry(configured, env=env).get_default()
 
 
-def test_the_small_model_is_the_named_one_else_the_providers() -> None:
-    beside = named("anthropic/claude-opus-4-1")
-    assert registry(env=ANTHROPIC).find_small(beside) == named("anthropic/claude-haiku-4-5")
-    assert registry(env=OPENAI).find_small(named("openai/gpt-5")) == named("openai/gpt-5-nano")
-    assert registry(env=ANTHROPIC, small=named("openai/gpt-4o")).find_small(beside) == named("openai/gpt-4o")
-    assert registry().find_small(named("copilot/gpt-5")) is None
-    assert registry().find_small(named("nobody/nothing")) is None
+def test_the_small_model_comes_from_the_configuration_or_the_provider() -> None:
+    beside = ref("anthropic/claude-opus-4-1")
+    assert registry(env=ANTHROPIC).find_small(beside) == ref("anthropic/claude-haiku-4-5")
+    assert registry(env=OPENAI).find_small(ref("openai/gpt-5")) == ref("openai/gpt-5-nano")
+    assert registry(env=ANTHROPIC, small=ref("openai/gpt-4o")).find_small(beside) == ref("openai/gpt-4o")
+    assert registry().find_small(ref("copilot/gpt-5")) is None
+    assert registry().find_small(ref("nobody/nothing")) is None
 
 
-def test_the_list_holds_those_that_can_be_used() -> None:
+def test_available_models_are_listed() -> None:
     models = registry(env=ANTHROPIC)
-    models.get(named("openai/gpt-5"))
+    models.get(ref("openai/gpt-5"))
     assert [f"{model.provider_id}/{model.id}" for model in models.list_models()] == [
         "anthropic/claude-haiku-4-5",
         "anthropic/claude-opus-4-1",

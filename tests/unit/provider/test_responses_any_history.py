@@ -19,7 +19,7 @@ MADE_BY = (("openai", "gpt-5"), ("openai", "gpt-4o"), ("google", "gemini-3-pro-p
 @pytest.mark.parametrize("model", [GPT_5, GPT_4O], ids=["reasons", "does not reason"])
 @given(history=histories(*MADE_BY))
 @settings(deadline=None, max_examples=150)
-def test_the_request_is_valid(model: Model, history: list[MessageWithParts]) -> None:
+def test_any_history_gives_a_valid_request(model: Model, history: list[MessageWithParts]) -> None:
     asked = request(model, *to_model_messages(history, model), tools=(READ,), temperature=0.5, max_output=1)
     body = msgspec.json.decode(to_bytes(to_body(asked)))
     check_request(body, knows=lambda content: content == ENCRYPTED)

@@ -61,7 +61,7 @@ def end(kind: str = "completed", **response: Any) -> dict[str, Any]:
     return {"type": f"response.{kind}", "response": response}
 
 
-def test_a_whole_answer() -> None:
+def test_a_complete_answer_is_read() -> None:
     usage = Usage(input=30, output=30, reasoning=20, cache_read=60, cache_write=10)
     chunks = fold_script(
         Think(text="Look at it."),
@@ -95,7 +95,7 @@ def test_a_whole_answer() -> None:
     ]
 
 
-def test_items_go_by_their_place_when_ids_change_in_every_event() -> None:
+def test_items_are_identified_by_index_if_ids_change() -> None:
     chunks = fold(
         CREATED,
         item("added", 0, type="message", id="a", phase="final_answer"),
@@ -115,7 +115,7 @@ def test_items_go_by_their_place_when_ids_change_in_every_event() -> None:
     ]
 
 
-def test_every_part_of_a_summary_is_a_thought_and_the_last_carries_the_secret() -> None:
+def test_every_part_of_a_summary_is_a_thought_and_the_last_has_the_encrypted_content() -> None:
     chunks = fold(
         item("added", 0, type="reasoning", id="rs_1", encrypted_content="early"),
         {"type": "response.reasoning_summary_part.added", "output_index": 0, "summary_index": 0},
@@ -148,7 +148,7 @@ def test_every_part_of_a_summary_is_a_thought_and_the_last_carries_the_secret() 
     ]
 
 
-def test_a_thought_without_words_is_kept_for_its_secret() -> None:
+def test_a_thought_without_text_is_kept_for_its_encrypted_content() -> None:
     chunks = fold(
         item("added", 0, type="reasoning", id="rs_1", summary=[]),
         item("done", 0, type="reasoning", id="rs_1", summary=[], encrypted_content="secret"),
@@ -162,7 +162,7 @@ def test_a_thought_without_words_is_kept_for_its_secret() -> None:
     ]
 
 
-def test_a_server_that_sends_nothing_but_the_end_is_understood() -> None:
+def test_an_answer_with_only_the_final_event_is_read() -> None:
     output = [
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
         {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]},
@@ -182,7 +182,7 @@ def test_a_server_that_sends_nothing_but_the_end_is_understood() -> None:
     ]
 
 
-def test_a_refusal_is_told_in_its_own_words() -> None:
+def test_a_refusal_becomes_text() -> None:
     chunks = fold(
         item("added", 0, type="message", id=""),
         {"type": "response.refusal.delta", "output_index": 0, "delta": "I cannot."},
@@ -202,7 +202,7 @@ def test_a_refusal_is_told_in_its_own_words() -> None:
     ("why", "reason"),
     [("max_output_tokens", "length"), ("content_filter", "content-filter"), ("new", "other")],
 )
-def test_an_answer_that_was_cut_closes_what_is_open(why: str, reason: Any) -> None:
+def test_a_truncated_answer_closes_its_open_parts(why: str, reason: Any) -> None:
     chunks = fold(
         {"type": "response.output_text.delta", "output_index": 0, "delta": "Hal"},
         item("added", 1, type="function_call", call_id="c", name="read"),
@@ -224,7 +224,7 @@ def test_an_answer_that_was_cut_closes_what_is_open(why: str, reason: Any) -> No
     ]
 
 
-def test_what_is_unknown_is_passed_over() -> None:
+def test_unknown_events_are_ignored() -> None:
     chunks = fold(
         CREATED,
         {"type": "response.web_search_call.searching", "output_index": 0, "delta": {"x": 1}},
@@ -270,7 +270,7 @@ def test_what_is_unknown_is_passed_over() -> None:
         ),
     ],
 )
-def test_a_failure_inside_the_answer_is_an_error(
+def test_an_error_inside_the_answer_is_raised(
     event: Any, kind: str, status: int | None, message: str
 ) -> None:
     with pytest.raises(ProviderError) as caught:
@@ -285,7 +285,7 @@ def test_unreadable_events_are_an_error(data: bytes) -> None:
         list(ResponsesFold({}).feed(SseEvent("", data)))
 
 
-def test_an_answer_without_an_end_is_an_error_worth_another_try() -> None:
+def test_an_answer_without_an_end_is_a_retryable_error() -> None:
     with pytest.raises(ProviderError, match="broke off") as caught:
         ResponsesFold({}).end()
     assert caught.value.retryable

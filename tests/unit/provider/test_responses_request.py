@@ -26,11 +26,11 @@ from weft.provider.openai_responses.request import to_body
 IMAGE = MediaContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
 
 
-def said(*words: str) -> UserModelMessage:
+def user_message(*words: str) -> UserModelMessage:
     return UserModelMessage(content=tuple(TextContent(text=each) for each in words))
 
 
-def thought(text: str, id: str, encrypted: str | None = None) -> ReasoningContent:
+def reasoning(text: str, id: str, encrypted: str | None = None) -> ReasoningContent:
     kept = {"itemId": id} | ({"reasoningEncryptedContent": encrypted} if encrypted else {})
     return ReasoningContent(text=text, metadata={"openai": kept})
 
@@ -48,7 +48,7 @@ def items(*messages: ModelMessage) -> list[dict[str, Any]]:
     return made
 
 
-def test_a_first_prompt_in_full() -> None:
+def test_a_first_prompt_is_encoded_completely() -> None:
     asked = request(
         GPT_5,
         tools=(READ,),
@@ -88,7 +88,7 @@ def test_a_first_prompt_in_full() -> None:
     }
 
 
-def test_a_model_that_does_not_reason_is_not_asked_to() -> None:
+def test_a_model_without_reasoning_gets_no_reasoning_options() -> None:
     body = to_body(request(GPT_4O, temperature=0.5, top_p=0.9))
     assert body == {
         "model": "gpt-4o",
@@ -103,23 +103,23 @@ def test_a_model_that_does_not_reason_is_not_asked_to() -> None:
     }
 
 
-def test_a_reasoning_model_is_given_a_temperature_only_when_it_is_not_to_reason() -> None:
+def test_a_reasoning_model_gets_a_temperature_only_if_reasoning_is_off() -> None:
     assert "temperature" not in to_body(request(GPT_5, temperature=0.5))
     encoded = to_body(request(GPT_5, temperature=0.5, options={"reasoningEffort": "none"}))
     assert encoded["temperature"] == 0.5
 
 
-def test_thoughts_go_back_encrypted_and_without_ids_before_what_followed() -> None:
+def test_encrypted_reasoning_is_sent_back_without_ids_in_its_place() -> None:
     answer = AssistantModelMessage(
         content=(
-            thought("First.", "rs_1"),
-            thought("Then.", "rs_1", ENCRYPTED),
+            reasoning("First.", "rs_1"),
+            reasoning("Then.", "rs_1", ENCRYPTED),
             TextContent(text="Reading.", metadata={"openai": {"itemId": "msg_1", "phase": "commentary"}}),
-            thought("", "rs_2", "gAAAAAB-other"),
+            reasoning("", "rs_2", "gAAAAAB-other"),
             call(path="a"),
         )
     )
-    assert items(said("hi"), answer, ToolModelMessage(content=(result(),)))[1:] == [
+    assert items(user_message("hi"), answer, ToolModelMessage(content=(result(),)))[1:] == [
         {
             "type": "reasoning",
             "summary": [
@@ -139,20 +139,20 @@ def test_thoughts_go_back_encrypted_and_without_ids_before_what_followed() -> No
     ]
 
 
-def test_a_thought_of_another_model_or_without_a_sequel_is_left_out() -> None:
+def test_a_thought_of_another_model_or_without_a_successor_is_omitted() -> None:
     answer = AssistantModelMessage(
         content=(
             ReasoningContent(text="foreign"),
             TextContent(text="said"),
-            thought("cut off", "rs_1", ENCRYPTED),
+            reasoning("cut off", "rs_1", ENCRYPTED),
         )
     )
-    assert items(said("hi"), answer)[1:] == [
+    assert items(user_message("hi"), answer)[1:] == [
         {"role": "assistant", "content": [{"type": "output_text", "text": "said"}]}
     ]
 
 
-def test_pictures_and_documents_are_shown() -> None:
+def test_images_and_documents_are_encoded() -> None:
     document = MediaContent(
         url=f"data:application/pdf;base64,{PDF}", mime="application/pdf", filename="b.pdf"
     )
@@ -171,9 +171,9 @@ def test_pictures_and_documents_are_shown() -> None:
     ]
 
 
-def test_a_result_with_a_picture_is_a_list() -> None:
+def test_a_result_with_an_image_is_a_list() -> None:
     answer = AssistantModelMessage(content=(call(),))
-    turns = (said("hi"), answer, ToolModelMessage(content=(result(output="seen", files=(IMAGE,)),)))
+    turns = (user_message("hi"), answer, ToolModelMessage(content=(result(output="seen", files=(IMAGE,)),)))
     assert items(*turns)[-1] == {
         "type": "function_call_output",
         "call_id": "call_1",
@@ -184,7 +184,7 @@ def test_a_result_with_a_picture_is_a_list() -> None:
     }
 
 
-def test_what_the_model_cannot_see_is_told_in_words() -> None:
+def test_content_that_the_model_cannot_see_is_described() -> None:
     blind = model("gpt-5", "openai", reasoning=True, sees=Modalities())
     body = to_body(request(blind, UserModelMessage(content=(IMAGE,)), system=()))
     assert body["input"] == [
@@ -200,11 +200,11 @@ def test_what_the_model_cannot_see_is_told_in_words() -> None:
     ]
 
 
-def test_ids_that_repeat_or_are_too_long_are_told_apart() -> None:
+def test_repeated_or_long_ids_are_made_unique() -> None:
     long = "x" * 90
     answer = AssistantModelMessage(content=(call("same"), call("same"), call(long)))
     done = ToolModelMessage(content=(result("same", "one"), result("same", "two"), result(long, "three")))
-    made = items(said("hi"), answer, done)[1:]
+    made = items(user_message("hi"), answer, done)[1:]
     calls = [item["call_id"] for item in made if item["type"] == "function_call"]
     outputs = {item["call_id"]: item["output"] for item in made if item["type"] == "function_call_output"}
     assert len(set(calls)) == 3
@@ -212,29 +212,29 @@ def test_ids_that_repeat_or_are_too_long_are_told_apart() -> None:
     assert [outputs[id] for id in calls] == ["one", "two", "three"]
 
 
-def test_an_empty_history_still_asks_something() -> None:
+def test_an_empty_history_becomes_a_request_to_continue() -> None:
     assert [item["role"] for item in to_body(request(GPT_5, UserModelMessage(content=())))["input"]] == [
         "developer",
         "user",
     ]
 
 
-def test_names_of_tools_are_put_in_shape() -> None:
+def test_invalid_tool_names_are_corrected() -> None:
     odd = ToolSpec(name="my server.do it", about="", schema={})
     (tool,) = to_body(request(GPT_5, tools=(odd,)))["tools"]
     assert (tool["name"], tool["parameters"]) == ("my_server_do_it", {"type": "object"})
 
 
-def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:
+def test_a_longer_conversation_begins_with_the_bytes_of_the_shorter_one() -> None:
     turns: list[ModelMessage] = []
     before = b""
     for number in range(6):
-        turns.append(said(f"prompt {number}"))
+        turns.append(user_message(f"prompt {number}"))
         for grown in (
             (),
             (
                 AssistantModelMessage(
-                    content=(thought("t", f"rs_{number}", ENCRYPTED), call(f"call_{number}"))
+                    content=(reasoning("t", f"rs_{number}", ENCRYPTED), call(f"call_{number}"))
                 ),
                 ToolModelMessage(content=(result(f"call_{number}"),)),
             ),
@@ -284,6 +284,6 @@ THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": ENCRYPTED}
         (body(ASKED, tools=[{"type": "function", "name": "a", "parameters": {}}]), "Invalid schema"),
     ],
 )
-def test_the_fake_refuses_what_the_api_refuses(asked: dict[str, Any], says: str) -> None:
+def test_the_fake_refuses_the_same_as_the_api(asked: dict[str, Any], says: str) -> None:
     with pytest.raises(RefusedError, match=says):
         check_request(asked, knows=lambda content: content == ENCRYPTED)

@@ -18,7 +18,7 @@ def read(*pieces: bytes, limit: int = 1000) -> list[SseEvent]:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_an_event_is_its_name_and_its_data(end: bytes) -> None:
+def test_an_event_has_a_name_and_data(end: bytes) -> None:
     raw = b"event: one\ndata: {}\n\ndata:two\n\n".replace(b"\n", end)
     assert read(raw) == [SseEvent("one", b"{}"), SseEvent("", b"two")]
 
@@ -27,13 +27,13 @@ def test_lines_of_data_are_joined() -> None:
     assert read(b"data: a\ndata\ndata:  b\n\n") == [SseEvent("", b"a\n\n b")]
 
 
-def test_what_is_not_for_us_is_left_out() -> None:
+def test_comments_and_unknown_fields_are_ignored() -> None:
     assert read(b"\xef\xbb\xbf: hello\nid: 7\nretry: 10\n\n\nevent: x\n\ndata: a\nnonsense\n\n") == [
         SseEvent("", b"a")
     ]
 
 
-def test_a_name_holds_for_one_event() -> None:
+def test_a_name_applies_to_one_event() -> None:
     assert read(b"event: x\n\ndata: a\n\n") == [SseEvent("", b"a")]
 
 
@@ -48,7 +48,7 @@ RAW = "event: a\ndata: é五👩\ndata: b\n\n: c\ndata: {}\n\nevent: z\ndata: en
 
 
 @given(st.lists(st.integers(0, len(RAW)), max_size=12), st.sampled_from([b"\n", b"\r\n", b"\r"]))
-def test_events_are_the_same_wherever_bytes_are_split(cuts: list[int], end: bytes) -> None:
+def test_events_do_not_depend_on_how_bytes_are_split(cuts: list[int], end: bytes) -> None:
     raw = RAW.replace(b"\n", end)
     places = sorted({0, *cuts, len(raw)})
     pieces = [raw[start:stop] for start, stop in pairwise(places)]
@@ -56,7 +56,7 @@ def test_events_are_the_same_wherever_bytes_are_split(cuts: list[int], end: byte
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20))
-def test_any_bytes_are_read(pieces: list[bytes]) -> None:
+def test_arbitrary_bytes_are_read(pieces: list[bytes]) -> None:
     read(*pieces)
 
 
@@ -69,7 +69,7 @@ def test_any_bytes_are_read(pieces: list[bytes]) -> None:
     ],
     ids=["a line", "many lines", "a comment"],
 )
-def test_what_does_not_end_is_refused(pieces: list[bytes]) -> None:
+def test_an_event_that_does_not_end_is_refused(pieces: list[bytes]) -> None:
     with pytest.raises(ProviderError, match="more than 1000 bytes") as raised:
         read(*pieces)
     assert raised.value.kind == "protocol"
@@ -87,7 +87,7 @@ class Word(Struct):
 WORD = msgspec.json.Decoder(Word, strict=False)
 
 
-def test_data_is_json() -> None:
+def test_event_data_is_parsed_as_json() -> None:
     assert decode_event(b'{"text": "a", "unknown": 1}', WORD).text == "a"
     assert (
         decode_event(b'{"text": "half \\ud83d", "more": {"x": 0.1}}', WORD).text
@@ -96,7 +96,7 @@ def test_data_is_json() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"text": 1}', b"\xff", b"[" * 100_000, b"NaN", b"null"])
-def test_what_is_not_the_json_we_know_is_refused(data: bytes) -> None:
+def test_unexpected_json_is_refused(data: bytes) -> None:
     with pytest.raises(ProviderError) as raised:
         decode_event(data, WORD)
     assert (raised.value.kind, raised.value.retryable) == ("protocol", False)

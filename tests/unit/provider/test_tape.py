@@ -54,7 +54,7 @@ EVERY = (
 )
 
 
-class Plays:
+class ChunkProvider:
     """A provider that sends these chunks, then raises if told to."""
 
     def __init__(self, *chunks: AnyChunk, error: ProviderError | None = None) -> None:
@@ -92,7 +92,7 @@ async def record(path: Path, provider: Provider, *requests: ModelRequest) -> str
     return str(path)
 
 
-def scripted(*answers: str) -> ScriptedProvider:
+def scripted_provider(*answers: str) -> ScriptedProvider:
     return ScriptedProvider([[Say(text=answer)] for answer in answers], HandClock(NOW))
 
 
@@ -100,22 +100,22 @@ def text_of(chunks: list[AnyChunk]) -> str:
     return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
 
 
-async def test_every_kind_of_chunk_comes_back_as_it_was(tmp_path: Path) -> None:
-    path = await record(tmp_path / "tape", Plays(*EVERY), ask())
+async def test_every_kind_of_chunk_survives_recording(tmp_path: Path) -> None:
+    path = await record(tmp_path / "tape", ChunkProvider(*EVERY), ask())
 
     assert await hear(Replay(path), ask()) == list(EVERY)
     assert {type(chunk) for chunk in EVERY} == set(get_args(AnyChunk))
     assert (tmp_path / "tape").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_failure_comes_back_after_what_was_said_before_it(tmp_path: Path) -> None:
+async def test_a_failure_is_replayed_after_the_text_before_it(tmp_path: Path) -> None:
     error = ProviderError(
         "slow down", status=429, retryable=True, headers={"set-cookie": "id=1"}, body="later"
     )
     error.kind, error.wait_ms = "rate-limit", 1500
     recording = Recording(str(tmp_path / "tape"))
-    await fault(recording.wrap(Plays(Started(), error=error)), ask())
-    await fault(recording.wrap(Plays(error=ProviderAuthError("acme", "set ACME_API_KEY"))), ask())
+    await fault(recording.wrap(ChunkProvider(Started(), error=error)), ask())
+    await fault(recording.wrap(ChunkProvider(error=ProviderAuthError("acme", "set ACME_API_KEY"))), ask())
     replay = Replay(str(tmp_path / "tape"))
 
     again = await fault(replay, ask())
@@ -128,7 +128,9 @@ async def test_a_failure_comes_back_after_what_was_said_before_it(tmp_path: Path
 
 
 async def test_a_miss_shows_the_first_difference(tmp_path: Path) -> None:
-    path = await record(tmp_path / "tape", scripted("a", "b"), ask("x" * 90 + "one" + "y" * 90), ask("two"))
+    path = await record(
+        tmp_path / "tape", scripted_provider("a", "b"), ask("x" * 90 + "one" + "y" * 90), ask("two")
+    )
     missed = await fault(Replay(path), ask("x" * 90 + "ONE" + "y" * 90))
 
     assert (missed.kind, missed.retryable) == ("protocol", False)
@@ -139,16 +141,16 @@ async def test_a_miss_shows_the_first_difference(tmp_path: Path) -> None:
     )
 
 
-async def test_a_miss_is_told_against_the_exchange_that_is_most_like_it(tmp_path: Path) -> None:
+async def test_a_miss_is_compared_with_the_most_similar_exchange(tmp_path: Path) -> None:
     other = ask("title", system=("name it",), tool_choice="none")
-    path = await record(tmp_path / "tape", scripted("a", "b"), other, ask("one"))
+    path = await record(tmp_path / "tape", scripted_provider("a", "b"), other, ask("one"))
 
     missed = str(await fault(Replay(path), ask("one", parameters=Parameters(temperature=1.0))))
     assert missed.endswith("exchange 2 of tape at parameters.temperature: recorded nothing, asked 1.0")
 
 
 async def test_a_request_beyond_the_end_of_the_tape_is_an_error(tmp_path: Path) -> None:
-    replay = Replay(await record(tmp_path / "tape", scripted("a"), ask()))
+    replay = Replay(await record(tmp_path / "tape", scripted_provider("a"), ask()))
     await hear(replay, ask())
 
     missed = await fault(replay, ask())
@@ -158,22 +160,23 @@ async def test_a_request_beyond_the_end_of_the_tape_is_an_error(tmp_path: Path) 
     )
 
 
-async def test_equal_requests_are_answered_in_order_and_others_in_any(tmp_path: Path) -> None:
-    path = await record(tmp_path / "tape", scripted("1", "2", "3"), ask("a"), ask("a"), ask("b"))
+async def test_equal_requests_are_answered_in_order_and_different_ones_in_any_order(tmp_path: Path) -> None:
+    path = await record(tmp_path / "tape", scripted_provider("1", "2", "3"), ask("a"), ask("a"), ask("b"))
     replay = Replay(path)
 
     assert [text_of(await hear(replay, ask(words))) for words in ("b", "a", "a")] == ["3", "1", "2"]
     assert replay.left == []
 
 
-async def test_another_directory_and_other_ids_are_no_difference(tmp_path: Path) -> None:
+async def test_directories_and_ids_are_not_compared(tmp_path: Path) -> None:
     then, now = "ses_0123456789abABCDEFGHIJKLMN", "ses_ba9876543210NMLKJIHGFEDCBA"
     call = ToolCall(call_id="c", tool="read", raw=f'{{"path": "/old/place/a", "of": "{then}"}}')
     recording = Recording(str(tmp_path / "tape"))
     recording.set_places({"directory": "/old/place"})
     day = "  Platform: linux\n  Today's date: Mon Jan 05 2026"
     await hear(
-        recording.wrap(Plays(call)), ask(f"{then} in /old/place/a", session=then, system=(f"{day}\n.",))
+        recording.wrap(ChunkProvider(call)),
+        ask(f"{then} in /old/place/a", session=then, system=(f"{day}\n.",)),
     )
     replay = Replay(str(tmp_path / "tape"))
     replay.set_places({"directory": '/new/"place"'})
@@ -183,12 +186,12 @@ async def test_another_directory_and_other_ids_are_no_difference(tmp_path: Path)
     assert heard == [replace(call, raw=f'{{"path": "/new/\\"place\\"/a", "of": "{now}"}}')]
 
 
-async def test_a_directory_that_was_told_in_pieces_is_no_difference_later(tmp_path: Path) -> None:
+async def test_a_directory_that_was_streamed_in_pieces_is_not_compared(tmp_path: Path) -> None:
     halves = (TextDelta(id="t", text="see /old/pl"), TextDelta(id="t", text="ace"))
     recording = Recording(str(tmp_path / "tape"))
     recording.set_places({"directory": "/old/place"})
-    await hear(recording.wrap(Plays(*halves)), ask("/old/place"))
-    await hear(recording.wrap(scripted("a")), ask("see /old/place"))
+    await hear(recording.wrap(ChunkProvider(*halves)), ask("/old/place"))
+    await hear(recording.wrap(scripted_provider("a")), ask("see /old/place"))
     replay = Replay(str(tmp_path / "tape"))
     replay.set_places({"directory": "/new"})
 
@@ -196,10 +199,10 @@ async def test_a_directory_that_was_told_in_pieces_is_no_difference_later(tmp_pa
     assert text_of(await hear(replay, ask(said))) == "a"
 
 
-async def test_a_name_that_only_begins_like_the_directory_is_another(tmp_path: Path) -> None:
+async def test_a_path_that_only_begins_like_the_directory_is_compared(tmp_path: Path) -> None:
     recording = Recording(str(tmp_path / "tape"))
     recording.set_places({"directory": "/old", "worktree": "/"})
-    await hear(recording.wrap(scripted("a")), ask("/older and my/old and /old"))
+    await hear(recording.wrap(scripted_provider("a")), ask("/older and my/old and /old"))
     (line,) = (tmp_path / "tape").read_text().splitlines()
 
     assert json.loads(line)["request"]["messages"][0]["content"][0]["text"] == (
@@ -207,7 +210,7 @@ async def test_a_name_that_only_begins_like_the_directory_is_another(tmp_path: P
     )
 
 
-async def test_a_tape_holds_no_header_and_no_key(tmp_path: Path) -> None:
+async def test_a_tape_contains_no_headers_and_no_keys(tmp_path: Path) -> None:
     model = replace(
         MODEL,
         headers={"x-mine": "hush-1"},
@@ -216,7 +219,7 @@ async def test_a_tape_holds_no_header_and_no_key(tmp_path: Path) -> None:
     )
     options = {"nested": {"auth_token": "hush-4"}, "headers": {"x": "hush-5"}, "maxTokens": 5}
     asked = ask(model=model, parameters=Parameters(options=options, headers={"authorization": "hush-6"}))
-    path = await record(tmp_path / "tape", scripted("a"), asked)
+    path = await record(tmp_path / "tape", scripted_provider("a"), asked)
     written = (tmp_path / "tape").read_text()
 
     assert "hush" not in written
@@ -224,8 +227,10 @@ async def test_a_tape_holds_no_header_and_no_key(tmp_path: Path) -> None:
     assert text_of(await hear(Replay(path), asked)) == "a"
 
 
-async def test_an_answer_nobody_heard_to_the_end_is_played_as_far_as_it_goes(tmp_path: Path) -> None:
-    async with aclosing(Recording(str(tmp_path / "tape")).wrap(Plays(*EVERY)).stream(ask())) as chunks:
+async def test_an_answer_that_was_not_read_to_its_end_is_replayed_as_far_as_recorded(tmp_path: Path) -> None:
+    async with aclosing(
+        Recording(str(tmp_path / "tape")).wrap(ChunkProvider(*EVERY)).stream(ask())
+    ) as chunks:
         assert await anext(chunks) == Started()
 
     async with aclosing(Replay(str(tmp_path / "tape")).stream(ask())) as chunks:
@@ -234,16 +239,16 @@ async def test_an_answer_nobody_heard_to_the_end_is_played_as_far_as_it_goes(tmp
             await anext(chunks)
 
 
-async def test_what_was_under_way_is_kept_when_it_is_cancelled(tmp_path: Path) -> None:
+async def test_an_exchange_in_progress_is_kept_when_it_is_cancelled(tmp_path: Path) -> None:
     began = asyncio.Event()
 
-    class Hangs:
+    class HangingProvider:
         async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:  # noqa: ARG002
             yield Started()
             began.set()
             await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(hear(Recording(str(tmp_path / "tape")).wrap(Hangs()), ask()))
+    task = asyncio.ensure_future(hear(Recording(str(tmp_path / "tape")).wrap(HangingProvider()), ask()))
     await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -251,8 +256,8 @@ async def test_what_was_under_way_is_kept_when_it_is_cancelled(tmp_path: Path) -
     assert [exchange.cut for exchange in Replay(str(tmp_path / "tape")).left] == [True]
 
 
-async def test_a_replay_knows_the_models_it_was_recorded_with(tmp_path: Path) -> None:
-    path = await record(tmp_path / "tape", scripted("a"), ask())
+async def test_a_replay_has_the_models_of_the_recording(tmp_path: Path) -> None:
+    path = await record(tmp_path / "tape", scripted_provider("a"), ask())
     replay = Replay(path)
     models = TapedRegistry(Registry(), replay)
     name = ModelRef(provider_id="scripted", model_id="test")
@@ -264,7 +269,7 @@ async def test_a_replay_knows_the_models_it_was_recorded_with(tmp_path: Path) ->
 
 
 async def test_an_invalid_tape_is_refused_with_its_line(tmp_path: Path) -> None:
-    await record(tmp_path / "good", scripted("a"), ask())
+    await record(tmp_path / "good", scripted_provider("a"), ask())
     good = (tmp_path / "good").read_text()
     bad = {
         "nonsense": "not JSON",
@@ -284,7 +289,7 @@ async def test_an_invalid_tape_is_refused_with_its_line(tmp_path: Path) -> None:
         Replay(str(tmp_path / "none"))
 
 
-def test_a_recording_takes_a_new_file_or_an_empty_one(tmp_path: Path) -> None:
+def test_a_recording_needs_a_new_or_empty_file(tmp_path: Path) -> None:
     Recording(str(tmp_path / "new"))
     Recording(str(tmp_path / "new"))
     (tmp_path / "full").write_text("mine")
@@ -309,7 +314,7 @@ async def run(provider: Provider, seed: int, directory: str) -> list[MessageWith
         return list(await engine.api.list_messages(session.id))
 
 
-def gist(history: list[MessageWithParts]) -> list[object]:
+def summarise_answers(history: list[MessageWithParts]) -> list[object]:
     results: list[object] = []
     for message in history:
         if isinstance(message.info, AssistantMessage):
@@ -319,7 +324,7 @@ def gist(history: list[MessageWithParts]) -> list[object]:
     return results
 
 
-async def test_a_run_is_the_same_when_it_is_played(tmp_path: Path) -> None:
+async def test_a_replayed_run_equals_the_recorded_one(tmp_path: Path) -> None:
     script: list[list[AnyMove]] = [
         [Fail(message="busy", retryable=True)],
         [Say(text="I will."), UseTool(tool="echo", input={"words": "hi"})],
@@ -333,6 +338,6 @@ async def test_a_run_is_the_same_when_it_is_played(tmp_path: Path) -> None:
     elsewhere.set_places({"directory": "/two"})
 
     assert await run(again, 1, "/one") == first
-    assert gist(await run(elsewhere, 2, "/two")) == gist(first)
-    assert ("echo", {"words": "hi"}) in gist(first)
+    assert summarise_answers(await run(elsewhere, 2, "/two")) == summarise_answers(first)
+    assert ("echo", {"words": "hi"}) in summarise_answers(first)
     assert again.left == elsewhere.left == []

@@ -33,7 +33,7 @@ def split(*pieces: str) -> tuple[str, str]:
         ("", ("", "")),
     ],
 )
-def test_thought_and_text(text: str, expected: tuple[str, str]) -> None:
+def test_thoughts_and_text_are_separated(text: str, expected: tuple[str, str]) -> None:
     assert split(text) == expected
     assert split(*text) == expected
 

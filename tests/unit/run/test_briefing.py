@@ -81,7 +81,7 @@ async def test_a_changed_file_is_noted_in_the_next_prompt_and_the_prefix_stays_a
     assert texts_of(requests[4].messages[-1]) == ["third"]
 
 
-async def test_another_process_on_another_day_begins_with_the_same_bytes(repository: Repository) -> None:
+async def test_another_process_on_another_day_sends_the_same_prefix(repository: Repository) -> None:
     store = MemoryStore()
     async with open_engine(
         [Say(text="one")], store=store, place=repository.place, instructions=repository.read()
@@ -108,7 +108,7 @@ async def test_another_process_on_another_day_begins_with_the_same_bytes(reposit
     assert note[1]
 
 
-async def test_a_file_that_comes_and_one_that_goes_are_noted_once(repository: Repository) -> None:
+async def test_new_and_removed_files_are_noted_once(repository: Repository) -> None:
     script = ([Say(text="one")], [Say(text="two")], [Say(text="three")])
     async with open_engine(*script, place=repository.place, instructions=repository.read()) as engine:
         session = await start(engine)
@@ -123,7 +123,7 @@ async def test_a_file_that_comes_and_one_that_goes_are_noted_once(repository: Re
     assert parts(stored[4]) == [("third", False)]
 
 
-async def test_a_fork_begins_as_its_original_did(repository: Repository) -> None:
+async def test_a_fork_has_the_prefix_of_its_original(repository: Repository) -> None:
     script = ([Say(text="one")], [Say(text="two")])
     async with open_engine(*script, place=repository.place, instructions=repository.read()) as engine:
         session = await start(engine)
@@ -137,7 +137,7 @@ async def test_a_fork_begins_as_its_original_did(repository: Repository) -> None
     assert "Farther." in texts_of(after.messages[-1])[1]
 
 
-async def test_where_a_compaction_cuts_off_a_note_it_goes_into_what_comes_first(
+async def test_a_note_that_compaction_cuts_off_moves_into_the_system_prompt(
     repository: Repository,
 ) -> None:
     full = End(usage=Usage(input=195_000, output=100), reason="tool-calls")
@@ -160,7 +160,7 @@ async def test_where_a_compaction_cuts_off_a_note_it_goes_into_what_comes_first(
     )
 
 
-async def test_a_message_sent_during_the_work_is_shown_the_same_in_this_run_and_the_next() -> None:
+async def test_a_message_sent_during_a_run_is_shown_alike_in_this_run_and_the_next() -> None:
     entered, leave = asyncio.Event(), asyncio.Event()
 
     async def linger(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
@@ -200,7 +200,7 @@ async def test_a_message_sent_during_the_work_is_shown_the_same_in_this_run_and_
     assert [("also this", False)] in [parts(message) for message in stored]
 
 
-async def test_the_last_step_is_told_so_and_the_next_request_is_not() -> None:
+async def test_the_last_step_reminder_is_not_in_the_next_request() -> None:
     async with open_engine([CALL], [Say(text="so far")], [Say(text="on")], steps=2) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
@@ -214,7 +214,7 @@ async def test_the_last_step_is_told_so_and_the_next_request_is_not() -> None:
 # --- plans ---
 
 
-async def test_a_plan_is_reminded_of_without_being_stored() -> None:
+async def test_plan_reminders_are_shown_and_not_stored() -> None:
     async with open_engine([Say(text="a plan")], [Say(text="done")], agents=(PLANNER,)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("plan it", agent="plan"))
@@ -228,7 +228,7 @@ async def test_a_plan_is_reminded_of_without_being_stored() -> None:
     assert [parts(stored[0]), parts(stored[2])] == [[("plan it", False)], [("do it", False)]]
 
 
-async def test_with_plan_files_the_planner_is_told_where_and_the_builder_finds_it(
+async def test_with_plan_files_the_plan_agent_is_told_the_path_and_the_build_agent_finds_it(
     repository: Repository,
 ) -> None:
     script = ([Say(text="a plan")], [Say(text="a better plan")], [Say(text="done")])

@@ -65,7 +65,7 @@ def spend(budget: Budget, calls: Sequence[tuple[Spent, Spent]]) -> tuple[Spent, 
 
 
 @given(budgets, st.lists(st.tuples(spents, spents), max_size=30))
-def test_a_budget_is_passed_by_no_more_than_one_call_took_beyond_what_was_expected(
+def test_a_budget_is_exceeded_by_at_most_the_error_of_one_estimate(
     budget: Budget, calls: list[tuple[Spent, Spent]]
 ) -> None:
     spent, _ = spend(budget, calls)
@@ -77,7 +77,7 @@ def test_a_budget_is_passed_by_no_more_than_one_call_took_beyond_what_was_expect
 
 
 @given(budgets, spents, spents, spents)
-def test_what_is_stopped_stays_stopped_when_more_is_spent(
+def test_a_stopped_run_stays_stopped_when_more_is_spent(
     budget: Budget, spent: Spent, more: Spent, next: Spent
 ) -> None:
     if isinstance(check_budgets([account(budget, spent)], next), OverBudget):
@@ -106,7 +106,7 @@ def test_a_budget_warns_before_it_ends_if_no_call_takes_more_than_a_fifth(
 
 
 @given(budgets, budgets, spents, spents)
-def test_the_stricter_of_two_budgets_stops_what_either_stops(
+def test_the_stricter_of_two_budgets_stops_whenever_one_of_them_does(
     one: Budget, other: Budget, spent: Spent, next: Spent
 ) -> None:
     both = take_stricter(Budgets(session=one), Budgets(session=other)).session
@@ -114,12 +114,12 @@ def test_the_stricter_of_two_budgets_stops_what_either_stops(
     assert isinstance(check_budgets([account(both, spent)], next), OverBudget) == stopped
 
 
-def test_without_a_budget_everything_goes() -> None:
+def test_there_is_no_limit_without_a_budget() -> None:
     assert check_budgets([account(Budget())], Spent(cost=Decimal(1_000), steps=1)) == WithinBudget()
     assert check_budgets([], Spent(steps=1)) == WithinBudget()
 
 
-def test_the_first_budget_that_is_over_is_named_with_its_numbers() -> None:
+def test_the_first_exceeded_budget_is_named_with_its_numbers() -> None:
     spent = Spent(cost=Decimal("2.31"), input=900, steps=3)
     accounts = [
         BudgetAccount(scope="run", budget=Budget(steps=10), spent=spent),
@@ -137,7 +137,7 @@ def test_the_first_budget_that_is_over_is_named_with_its_numbers() -> None:
     )
 
 
-def test_a_failure_says_which_budget_how_it_stands_and_the_way_out() -> None:
+def test_a_failure_names_the_budget_its_state_and_a_hint() -> None:
     line = BudgetLine(
         scope="session", measure="cost", limit=Decimal("2.5"), spent=Decimal("2.31"), next=Decimal("0.2512")
     )
@@ -185,13 +185,13 @@ def test_a_time_budget_ends_a_run_between_calls() -> None:
     )
 
 
-def test_a_first_call_is_expected_to_take_its_request_and_a_short_answer() -> None:
+def test_the_estimate_of_a_first_call_is_its_request_and_a_short_answer() -> None:
     assert estimate_call(10_000, None, MODEL) == Spent(
         cost=Decimal("0.045"), input=10_000, output=MIN_ANSWER_TOKENS, steps=1
     )
 
 
-def test_a_call_is_expected_to_be_billed_as_the_last_one_was() -> None:
+def test_the_estimate_of_a_call_is_based_on_the_last_one() -> None:
     kept = Tokens(input=10, output=4_000, reasoning=500, cache=CacheTokens(read=90_000, write=9_990))
     unkept = Tokens(input=100_000, output=10)
 
@@ -203,10 +203,15 @@ def test_a_call_is_expected_to_be_billed_as_the_last_one_was() -> None:
     )
 
 
-def test_an_unknown_price_is_not_a_price_of_nothing() -> None:
+def test_an_unknown_price_is_not_zero() -> None:
     expected = estimate_call(10_000, None, replace(MODEL, cost=None))
     money, tokens = account(Budget(cost=Decimal(1))), account(Budget(tokens=5_000))
 
     assert expected == Spent(input=10_000, output=MIN_ANSWER_TOKENS, steps=1, priced=False)
     assert (is_cost_unknown([money], expected), is_cost_unknown([tokens], expected)) == (True, False)
     assert isinstance(check_budgets([money, tokens], expected), OverBudget)
+
+
+def test_every_kind_of_token_counts_in_a_budget_of_tokens() -> None:
+    spent = Spent(input=1, output=10, reasoning=100, cache_read=1_000, cache_write=10_000)
+    assert get_amount(spent, "tokens") == 11_111

@@ -55,17 +55,17 @@ def deny(permission: str, pattern: str = "*") -> Rule:
     return Rule(permission=permission, pattern=pattern, action="deny")
 
 
-def strictness(action: Action) -> int:
+def rank(action: Action) -> int:
     return -STRICTEST_FIRST.index(action)
 
 
-def says(ruleset: Ruleset, permission: str, pattern: str) -> Action:
+def judge_by_rules(ruleset: Ruleset, permission: str, pattern: str) -> Action:
     """Return the verdict of rules alone; without a rule it is allow."""
     return evaluate(permission, pattern, (ALLOW, *ruleset)).action
 
 
 @given(rulesets, rulesets, rulesets, st.sampled_from(PERMISSIONS), st.sampled_from(("ab", "b", "x")))
-def test_a_child_is_never_freer_than_the_rules_of_its_parent_session(
+def test_a_child_may_do_no_more_than_the_rules_of_its_parent_session(
     above: Ruleset, doing: Ruleset, own: Ruleset, permission: str, pattern: str
 ) -> None:
     worker = agent(*doing)
@@ -73,11 +73,11 @@ def test_a_child_is_never_freer_than_the_rules_of_its_parent_session(
     child = narrow_child(session("ses_b", own, "ses_a"), parent, list_denied(worker, (), deepest=False), None)
     verdict = judge(permission, pattern, to_rulesets(worker, child)).action
 
-    assert strictness(verdict) >= strictness(says(above, permission, pattern))
+    assert rank(verdict) >= rank(judge_by_rules(above, permission, pattern))
 
 
 @given(rulesets, rulesets, rulesets, st.sampled_from(("ab", "b", "x")))
-def test_a_grandchild_is_never_freer_than_the_rules_of_the_first_session(
+def test_a_grandchild_may_do_no_more_than_the_rules_of_the_first_session(
     above: Ruleset, doing: Ruleset, own: Ruleset, pattern: str
 ) -> None:
     worker = agent(*doing)
@@ -86,24 +86,24 @@ def test_a_grandchild_is_never_freer_than_the_rules_of_the_first_session(
     grandchild = narrow_child(session("ses_c", own, "ses_b"), child, (), None)
     verdict = judge("bash", pattern, to_rulesets(worker, grandchild)).action
 
-    assert strictness(verdict) >= strictness(says(above, "bash", pattern))
+    assert rank(verdict) >= rank(judge_by_rules(above, "bash", pattern))
 
 
 @given(rulesets, rulesets, rulesets, st.sampled_from(("ab", "b", "x")))
-def test_where_an_agent_may_not_change_files_no_child_of_its_may(
+def test_a_child_of_an_agent_that_may_not_edit_may_not_edit(
     sending: Ruleset, doing: Ruleset, own: Ruleset, pattern: str
 ) -> None:
     sender, worker = agent(ALLOW, *sending), agent(*doing)
     said = tuple(rule for rule in sending if rule.permission == "edit")
     child = narrow_child(session("ses_b", own, "ses_a"), session("ses_a"), (), sender)
     grandchild = narrow_child(session("ses_c", (), "ses_b"), child, (), worker)
-    if says(said, "edit", pattern) == "deny":
+    if judge_by_rules(said, "edit", pattern) == "deny":
         for each in (child, grandchild):
             assert judge("edit", pattern, to_rulesets(worker, each)).action == "deny"
 
 
 @given(rulesets, rulesets, rulesets)
-def test_narrowing_again_changes_nothing(above: Ruleset, sending: Ruleset, own: Ruleset) -> None:
+def test_narrowing_is_idempotent(above: Ruleset, sending: Ruleset, own: Ruleset) -> None:
     parent, sender = session("ses_a", above), agent(*sending)
     denied = list_denied(sender, ("secret",), deepest=True)
     once = narrow_child(session("ses_b", own, "ses_a"), parent, denied, sender)
@@ -111,7 +111,7 @@ def test_narrowing_again_changes_nothing(above: Ruleset, sending: Ruleset, own: 
     assert narrow_child(once, parent, denied, sender) == once
 
 
-def test_a_child_keeps_what_its_agent_is_given_by_name_but_for_the_deepest() -> None:
+def test_a_child_keeps_tools_that_its_agent_allows_by_name_except_task_at_the_deepest_level() -> None:
     named = agent(
         Rule(permission="task", pattern="*", action="allow"),
         Rule(permission="todowrite", pattern="*", action="allow"),
@@ -124,7 +124,7 @@ def test_a_child_keeps_what_its_agent_is_given_by_name_but_for_the_deepest() -> 
     assert list_denied(named, (), deepest=True) == (deny("todoread"), deny("task"))
 
 
-def test_rules_that_withhold_no_file_leave_no_trace() -> None:
+def test_rules_that_deny_no_file_add_no_limits() -> None:
     child = session("ses_b", (), "ses_a")
     for sender in (None, agent(ALLOW), agent(deny("bash")), agent(deny("*"))):
         assert get_weft_data(narrow_child(child, session("ses_a"), (), sender)).limits == ()
@@ -144,7 +144,7 @@ def test_rules_that_withhold_no_file_leave_no_trace() -> None:
         ("(@docs/)", ["docs/)"]),
     ],
 )
-def test_names_with_an_at_are_found(words: str, names: list[str]) -> None:
+def test_mentions_are_found(words: str, names: list[str]) -> None:
     assert list_mentions(words) == names
 
 
@@ -154,7 +154,7 @@ def reader(directory: Path, *permission: Rule, **more: Any) -> MentionScope:
     return MentionScope(place=place, rulesets=((ALLOW, *permission),), agents=more.get("agents", {}))
 
 
-async def test_files_and_directories_in_the_project_are_shown(tmp_path: Path) -> None:
+async def test_mentioned_files_and_directories_of_the_project_are_attached(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "a file.py").write_text("x")
     (tmp_path / "b.py").write_text("x")
@@ -167,7 +167,7 @@ async def test_files_and_directories_in_the_project_are_shown(tmp_path: Path) ->
     )
 
 
-async def test_what_lies_outside_or_would_be_asked_for_stays_a_word(tmp_path: Path) -> None:
+async def test_a_mention_outside_of_the_project_or_that_would_ask_stays_text(tmp_path: Path) -> None:
     project, outside = tmp_path / "project", tmp_path / "outside"
     project.mkdir()
     outside.mkdir()
@@ -181,7 +181,7 @@ async def test_what_lies_outside_or_would_be_asked_for_stays_a_word(tmp_path: Pa
     assert await resolve_mentions(words, reader(project, ask)) == (TextInput(text=words),)
 
 
-async def test_an_agent_is_named_only_to_a_child_that_may_hand_tasks_on(tmp_path: Path) -> None:
+async def test_an_agent_is_mentioned_only_to_a_child_that_may_delegate(tmp_path: Path) -> None:
     agents = {"explore": agent(ALLOW, name="explore")}
 
     assert await resolve_mentions("ask @explore", reader(tmp_path, agents=agents)) == (
@@ -193,10 +193,10 @@ async def test_an_agent_is_named_only_to_a_child_that_may_hand_tasks_on(tmp_path
     )
 
 
-# --- what comes of it ---
+# --- the result of a child ---
 
 
-def test_the_last_words_of_a_child_are_what_it_brings() -> None:
+def test_the_result_of_a_child_is_its_last_text() -> None:
     answer = assistant_message(
         "A1", 2, "U1", text("A1", "let me see", 1), tool_part("A1", 2), text("A1", "there", 3)
     )
@@ -204,7 +204,7 @@ def test_the_last_words_of_a_child_are_what_it_brings() -> None:
     assert get_child_text(answer, SESSION) == "there"
 
 
-def test_without_words_the_failed_calls_are_told() -> None:
+def test_without_a_text_the_failed_calls_are_listed() -> None:
     call = tool_part("A1")
     state = ErrorState(input={}, error="The user said no", time=CallTime(start=1, end=2))
 
@@ -225,14 +225,14 @@ def test_without_words_the_failed_calls_are_told() -> None:
         ),
     ],
 )
-def test_a_child_that_did_not_come_to_its_end_is_an_error(answer: Any, said: str) -> None:
+def test_a_child_that_did_not_finish_is_an_error(answer: Any, said: str) -> None:
     with pytest.raises(ToolError) as raised:
         get_child_text(answer, SESSION)
     assert said in str(raised.value)
     assert f"session_id {SESSION}" in str(raised.value)
 
 
-def test_progress_is_a_line_for_each_call_of_the_child_alone() -> None:
+def test_progress_has_a_line_for_each_call_of_the_child() -> None:
     progress = ChildProgress(
         SESSION, ModelRef(provider_id="p", model_id="m"), [assistant_message("A1", 2, "U1", tool_part("A1"))]
     )

@@ -67,8 +67,8 @@ async def test_a_conversation_that_no_longer_fits_is_compacted_and_continues() -
         assert last == UserModelMessage(content=(TextContent(text="Continue if you have next steps"),))
 
 
-async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
-    class Small:
+async def test_an_overflow_error_of_the_provider_causes_a_compaction() -> None:
+    class SmallContextProvider:
         """A model that accepts at most three turns, unless it writes a summary."""
 
         def __init__(self) -> None:
@@ -84,7 +84,7 @@ async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
                 yield chunk
 
     script = ([CALL], [Say(text="We did x.")], [Say(text="Done.")])
-    model = Small()
+    model = SmallContextProvider()
     async with open_engine(*script, provider=model, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("one", no_reply=True))
@@ -102,8 +102,8 @@ async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
         assert model.sizes == [2, 4, 6, 3]
 
 
-async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None:
-    class Tiny:
+async def test_a_summary_request_that_does_not_fit_is_made_smaller() -> None:
+    class SmallSummaryProvider:
         def __init__(self) -> None:
             self.sizes: list[int] = []
 
@@ -116,7 +116,7 @@ async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None
             async for chunk in engine.provider.stream(request):
                 yield chunk
 
-    model = Tiny()
+    model = SmallSummaryProvider()
     script = ([Say(text="a")], [Say(text="b")], [CALL, FULL], [Say(text="Summed up.")], [Say(text="Done.")])
     async with open_engine(*script, provider=model, model=SMALL, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
@@ -127,7 +127,7 @@ async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None
         assert (await engine.api.list_messages(session))[-1].parts[1].text == "Done."  # type: ignore[union-attr]
 
 
-async def test_an_empty_summary_is_not_taken() -> None:
+async def test_an_empty_summary_is_not_accepted() -> None:
     script = ([CALL, FULL], [], [Say(text="At last.")], [Say(text="Done.")])
     clock_free = {"model": SMALL, "agents": (SUMMARY_AGENT,)}
     async with asyncio.timeout(60), open_engine(*script, skip_waits=True, **clock_free) as engine:
@@ -158,6 +158,33 @@ async def test_if_compaction_makes_no_room_the_run_fails_with_the_reason() -> No
         assert len(engine.provider.requests) <= 2
 
 
+async def test_a_request_that_is_too_long_after_a_summary_too_ends_the_run() -> None:
+    class SummaryOnlyProvider:
+        """A model that accepts nothing but requests for a summary."""
+
+        def __init__(self) -> None:
+            self.summaries = 0
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            if request.system != ("Sum it up.",):
+                error = ProviderError("too long", status=400)
+                error.kind = "overflow"
+                raise error
+            self.summaries += 1
+            async for chunk in engine.provider.stream(request):
+                yield chunk
+
+    model = SummaryOnlyProvider()
+    async with open_engine(*[[Say(text="We did x.")]] * 5, provider=model, agents=(SUMMARY_AGENT,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, text_prompt("one", no_reply=True))
+        answer = (await engine.api.prompt(session, text_prompt("two"))).info
+
+    assert isinstance(answer, AssistantMessage)
+    assert "even after a summary" in str(answer.error)
+    assert model.summaries == 1
+
+
 async def test_without_auto_compaction_nothing_is_compacted() -> None:
     script = ([CALL, FULL], [Say(text="Done.")])
     async with open_engine(*script, model=SMALL, agents=(SUMMARY_AGENT,), auto=False) as engine:
@@ -167,7 +194,7 @@ async def test_without_auto_compaction_nothing_is_compacted() -> None:
         assert len(engine.provider.requests) == 2
 
 
-def test_a_prompt_queued_behind_the_request_does_not_take_the_summary_from_it() -> None:
+def test_a_prompt_queued_behind_a_summary_request_does_not_prevent_the_summary() -> None:
     request = user_message("U2", 3, CompactionPart(id="prt_1", session_id="s", message_id="U2", auto=True))  # type: ignore[arg-type]
     history = [
         user_message("U1", 1),
@@ -180,7 +207,7 @@ def test_a_prompt_queued_behind_the_request_does_not_take_the_summary_from_it() 
     assert decide(history) == ModelStep(request.info, summary=True)
 
 
-def test_no_room_comes_before_the_next_step_and_only_when_there_is_one() -> None:
+def test_compaction_happens_only_if_another_step_follows() -> None:
     first = user_message("U1", 1)
     assert isinstance(first.info, UserMessage)
 
@@ -190,7 +217,7 @@ def test_no_room_comes_before_the_next_step_and_only_when_there_is_one() -> None
     )
 
 
-def test_what_comes_is_projected_from_what_was_counted() -> None:
+def test_the_size_of_the_next_request_is_projected_from_the_last_count() -> None:
     message = assistant_message("A1", 2, "U1", text("A1", "said before " * 100))
     assert isinstance(message.info, AssistantMessage)
     counted = replace(message, info=replace(message.info, tokens=Tokens(input=1000, output=50)))
@@ -199,7 +226,7 @@ def test_what_comes_is_projected_from_what_was_counted() -> None:
     assert 1050 < project_tokens([user_message("U1", 1), counted, user_message("U2", 3)]) < 1060
 
 
-def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
+def test_prompts_and_open_todos_are_carried_over_verbatim() -> None:
     todos = [
         Todo(content="weave", status="pending", priority="high"),
         Todo(content="spin", status="completed", priority="low"),
@@ -233,7 +260,7 @@ async def test_an_empty_conversation_cannot_be_compacted() -> None:
             await engine.api.compact(await start(engine))
 
 
-async def test_initialising_writes_down_when() -> None:
+async def test_initialising_records_the_time() -> None:
     async with open_engine([Say(text="written")]) as engine:
         session = await start(engine)
         answer = await engine.api.initialize(session)
@@ -245,7 +272,7 @@ async def test_initialising_writes_down_when() -> None:
         assert "AGENTS.md" in str(engine.provider.requests[0].messages[0])
 
 
-async def test_a_pinned_note_is_told_at_once_and_survives_every_cut() -> None:
+async def test_a_pinned_note_is_shown_at_once_and_survives_every_compaction() -> None:
     script = ([Say(text="a")], [Say(text="b")], [Say(text="We said a and b.")], [Say(text="c")])
     async with open_engine(*script, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
@@ -275,7 +302,7 @@ async def test_a_history_ten_times_the_context_is_compacted_in_pieces_that_fit()
         asked_for = engine.provider.requests[before:]
 
         assert len(asked_for) > 5
-        assert all(weight(request) < 12_000 for request in asked_for)
+        assert all(estimate_size(request) < 12_000 for request in asked_for)
         assert "summary 0" in str(asked_for[1].messages[0])
         visible = [part.text for part in summary.parts if isinstance(part, TextPart) and not part.ignored]
         assert visible == [f"summary {len(asked_for) - 1}"]
@@ -297,7 +324,7 @@ async def test_a_request_that_does_not_fit_is_shortened_and_compacted_before_the
         assert "We wove." in str(after.messages)
 
 
-async def test_an_empty_summary_is_asked_for_once_more_and_then_done_without() -> None:
+async def test_an_empty_summary_is_requested_once_more_and_then_replaced_by_a_notice() -> None:
     script = ([Say(text="a")], [Say(text="")], [Say(text=" ")], [Say(text="b")])
     async with open_engine(*script, agents=(SUMMARY_AGENT,), skip_waits=True) as engine:
         session = await start(engine)
@@ -311,7 +338,7 @@ async def test_an_empty_summary_is_asked_for_once_more_and_then_done_without() -
         assert "mend the loom" in shown
 
 
-async def test_a_fixed_weight_above_the_limit_is_one_clear_error_and_no_circle() -> None:
+async def test_a_system_prompt_above_the_limit_is_one_clear_error_and_no_endless_loop() -> None:
     tiny = replace(MODEL, limit=Limit(context=3_000, output=1_000))
     heavy = AgentInfo(name="build", mode="primary", prompt="rule " * 4_000, permission=ALLOW)
     script = ([Say(text="We did nothing yet.")], [Say(text="never")])
@@ -325,11 +352,11 @@ async def test_a_fixed_weight_above_the_limit_is_one_clear_error_and_no_circle()
         assert len(engine.provider.requests) <= 2
 
 
-def weight(request: ModelRequest) -> int:
+def estimate_size(request: ModelRequest) -> int:
     return sum(estimate(str(turn)) for turn in request.messages)
 
 
-async def test_what_was_cut_off_is_shown_again_when_that_is_undone() -> None:
+async def test_undoing_a_compaction_shows_the_cut_off_history_again() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")], [Say(text="c")])
     async with open_engine(*script, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)

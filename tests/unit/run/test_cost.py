@@ -47,7 +47,7 @@ OVERLOADED = ProviderError("overloaded", status=529, retryable=True)
 Answer = tuple[AnyChunk | ProviderError, ...]
 
 
-class Meter:
+class MeteredProvider:
     """Gives these answers, one for each request. An answer that neither ends nor fails hangs."""
 
     def __init__(self, *answers: Answer) -> None:
@@ -66,7 +66,7 @@ class Meter:
 
 
 @asynccontextmanager
-async def metered(meter: Meter) -> AsyncIterator[tuple[Engine, SessionID]]:
+async def open_metered(meter: MeteredProvider) -> AsyncIterator[tuple[Engine, SessionID]]:
     """Open an engine whose model costs three dollars per million tokens, in or out, and create a session."""
     model = replace(
         make_scripted_model("metered"),
@@ -85,7 +85,7 @@ async def metered(meter: Meter) -> AsyncIterator[tuple[Engine, SessionID]]:
         yield engine, (await engine.api.create_session(SessionInput(title="t"))).id
 
 
-async def aborted(engine: Engine, session: SessionID) -> MessageWithParts:
+async def prompt_and_abort(engine: Engine, session: SessionID) -> MessageWithParts:
     """Prompt, and abort the answer after its first text."""
     events = engine.api.events()
     asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
@@ -102,42 +102,42 @@ def info(message: MessageWithParts) -> AssistantMessage:
     return message.info
 
 
-def charged(message: MessageWithParts) -> list[tuple[str, Decimal, bool]]:
+def list_charges(message: MessageWithParts) -> list[tuple[str, Decimal, bool]]:
     return [
         (part.reason, part.cost, part.priced) for part in message.parts if isinstance(part, StepFinishPart)
     ]
 
 
-async def test_an_attempt_that_broke_off_is_charged_beside_the_one_that_answered() -> None:
+async def test_an_interrupted_attempt_is_charged_in_addition_to_the_answer() -> None:
     broken: Answer = (Started(usage=MILLION), *WORDS, OVERLOADED)
-    async with metered(Meter(broken, (Started(), WHOLE))) as (engine, session):
+    async with open_metered(MeteredProvider(broken, (Started(), WHOLE))) as (engine, session):
         answer = await engine.api.prompt(session, text_prompt("go"))
         spent = (await engine.api.get_spending(session)).own
 
-    assert charged(answer) == [("error", Decimal(3), False), ("stop", Decimal("6.00003"), True)]
+    assert list_charges(answer) == [("error", Decimal(3), False), ("stop", Decimal("6.00003"), True)]
     assert (info(answer).cost, info(answer).priced) == (Decimal("9.00003"), False)
     assert (spent.cost, spent.priced) == (Decimal("9.00003"), False)
     # What it holds now is what the next request goes by: that of the answer that came.
     assert info(answer).tokens == Tokens(input=2_000_000, output=10)
 
 
-async def test_an_answer_that_is_aborted_is_charged_as_far_as_it_is_known() -> None:
-    meter = Meter((Started(usage=MILLION), *WORDS))
-    async with metered(meter) as (engine, session):
-        answer = await aborted(engine, session)
+async def test_an_aborted_answer_is_charged_as_far_as_known() -> None:
+    meter = MeteredProvider((Started(usage=MILLION), *WORDS))
+    async with open_metered(meter) as (engine, session):
+        answer = await prompt_and_abort(engine, session)
         spent = (await engine.api.get_spending(session)).own
 
     assert isinstance(info(answer).error, AbortedFailure)
-    assert charged(answer) == [("error", Decimal(3), False)]
+    assert list_charges(answer) == [("error", Decimal(3), False)]
     assert (info(answer).cost, info(answer).tokens) == (Decimal(3), Tokens(input=1_000_000))
     assert (spent.cost, spent.input, spent.priced) == (Decimal(3), 1_000_000, False)
 
 
-async def test_a_thought_alone_that_is_aborted_is_charged_on_the_message_and_not_shown_again() -> None:
+async def test_an_aborted_answer_with_only_a_thought_is_charged_and_not_shown_again() -> None:
     thought = (ReasoningStart(id="r"), ReasoningDelta(id="r", text="hm"))
-    meter = Meter((Started(usage=MILLION), *thought), (Started(), WHOLE))
-    async with metered(meter) as (engine, session):
-        answer = await aborted(engine, session)
+    meter = MeteredProvider((Started(usage=MILLION), *thought), (Started(), WHOLE))
+    async with open_metered(meter) as (engine, session):
+        answer = await prompt_and_abort(engine, session)
         await engine.api.prompt(session, text_prompt("on"))
 
     # OpenCode shows a model whatever holds more than a thought, and the end of a step would be more.
@@ -146,25 +146,28 @@ async def test_a_thought_alone_that_is_aborted_is_charged_on_the_message_and_not
     assert [type(turn) for turn in meter.requests[-1].messages] == [UserModelMessage, UserModelMessage]
 
 
-async def test_what_fails_for_good_after_it_began_is_charged_too() -> None:
+async def test_an_answer_that_fails_after_it_began_is_charged() -> None:
     refused = ProviderError("no", status=400)
-    async with metered(Meter((Started(usage=MILLION), refused))) as (engine, session):
+    async with open_metered(MeteredProvider((Started(usage=MILLION), refused))) as (engine, session):
         answer = await engine.api.prompt(session, text_prompt("go"))
 
     assert info(answer).error is not None
-    assert (info(answer).cost, charged(answer)) == (Decimal(3), [("error", Decimal(3), False)])
+    assert (info(answer).cost, list_charges(answer)) == (Decimal(3), [("error", Decimal(3), False)])
 
 
-async def test_words_of_which_nobody_says_what_they_cost_are_not_free() -> None:
-    async with metered(Meter((Started(), *WORDS, OVERLOADED), (Started(), WHOLE))) as (engine, session):
+async def test_text_without_reported_usage_has_an_unknown_cost() -> None:
+    async with open_metered(MeteredProvider((Started(), *WORDS, OVERLOADED), (Started(), WHOLE))) as (
+        engine,
+        session,
+    ):
         answer = await engine.api.prompt(session, text_prompt("go"))
 
-    assert charged(answer) == [("stop", Decimal("6.00003"), True)]
+    assert list_charges(answer) == [("stop", Decimal("6.00003"), True)]
     assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), False)
 
 
-async def test_a_request_that_was_refused_before_a_word_costs_nothing() -> None:
-    async with metered(Meter((OVERLOADED,), (Started(), OVERLOADED), (Started(), WHOLE))) as (
+async def test_a_request_refused_before_any_output_is_free() -> None:
+    async with open_metered(MeteredProvider((OVERLOADED,), (Started(), OVERLOADED), (Started(), WHOLE))) as (
         engine,
         session,
     ):
@@ -173,8 +176,8 @@ async def test_a_request_that_was_refused_before_a_word_costs_nothing() -> None:
     assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), True)
 
 
-async def test_the_count_of_the_provider_is_kept_in_its_own_words() -> None:
-    async with metered(Meter((Started(), WHOLE))) as (engine, session):
+async def test_the_raw_usage_of_the_provider_is_kept() -> None:
+    async with open_metered(MeteredProvider((Started(), WHOLE))) as (engine, session):
         answer = await engine.api.prompt(session, text_prompt("go"))
         (stored,) = [
             part

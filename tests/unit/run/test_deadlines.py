@@ -44,7 +44,7 @@ async def let_others_run() -> None:
         await asyncio.sleep(0)
 
 
-async def until_running(events: AsyncIterator[PublishedEvent], tool: str) -> None:
+async def wait_until_running(events: AsyncIterator[PublishedEvent], tool: str) -> None:
     async for published in events:
         match published.event:
             case PartUpdated(part=ToolPart(tool=name, state=RunningState())) if name == tool:
@@ -66,7 +66,7 @@ def info(message: MessageWithParts) -> AssistantMessage:
     return message.info
 
 
-async def test_a_tool_that_never_returns_is_ended_and_the_model_goes_on_from_that() -> None:
+async def test_a_tool_that_never_returns_is_ended_and_the_model_continues() -> None:
     clock = HandClock(NOW)
     script = (
         [UseTool(tool="hang", input={"words": ""}), UseTool(tool="echo", input={"words": "fine"})],
@@ -79,7 +79,7 @@ async def test_a_tool_that_never_returns_is_ended_and_the_model_goes_on_from_tha
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-        await until_running(events, "hang")
+        await wait_until_running(events, "hang")
         await pass_time(clock, 60)
         answer = await asking
 
@@ -87,7 +87,7 @@ async def test_a_tool_that_never_returns_is_ended_and_the_model_goes_on_from_tha
         assert states((await engine.api.list_messages(session))[1]) == [TOO_LONG, "fine"]
 
 
-async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_nothing_open() -> None:
+async def test_a_turn_that_takes_too_long_ends_with_a_failure_and_nothing_open() -> None:
     clock = HandClock(NOW)
     script = (
         [UseTool(tool="echo", input={"words": "done"})],
@@ -101,7 +101,7 @@ async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_n
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-        await until_running(events, "hang")
+        await wait_until_running(events, "hang")
         await pass_time(clock, 60)
         answer = await asking
         said = "the turn took longer than 60 seconds, and was ended"
@@ -117,7 +117,7 @@ async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_n
         assert "I begin" in str(engine.provider.requests[-1].messages)
 
 
-async def test_a_prompt_that_came_in_during_a_turn_that_ran_out_has_a_turn_of_its_own() -> None:
+async def test_a_prompt_received_during_a_timed_out_turn_has_a_turn_of_its_own() -> None:
     clock = HandClock(NOW)
     script = ([Wait(seconds=10_000)], [Say(text="for the second")])
     async with (
@@ -139,7 +139,7 @@ async def test_a_prompt_that_came_in_during_a_turn_that_ran_out_has_a_turn_of_it
         assert (info(answer).error, info(answer).finish) == (None, "stop")
 
 
-async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns() -> None:
+async def test_the_time_a_person_takes_to_answer_does_not_count() -> None:
     clock = HandClock(NOW)
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
     script = ([UseTool(tool="echo", input={"words": "hi"})], [Say(text="done")])
@@ -168,8 +168,8 @@ async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns(
         assert states((await engine.api.list_messages(session))[1]) == ["hi"]
 
 
-async def test_many_short_steps_draw_from_the_one_deadline_of_the_turn() -> None:
-    class Slow:
+async def test_short_steps_share_the_deadline_of_the_turn() -> None:
+    class SlowProvider:
         """Takes five seconds for each answer, and always requests another step."""
 
         def __init__(self, clock: HandClock) -> None:
@@ -186,7 +186,7 @@ async def test_many_short_steps_draw_from_the_one_deadline_of_the_turn() -> None
             yield Finished(reason="tool-calls", usage=Usage())
 
     clock = HandClock(NOW)
-    slow = Slow(clock)
+    slow = SlowProvider(clock)
     async with (
         asyncio.timeout(60),
         open_engine(provider=slow, clock=clock, deadlines=RunDeadlines(turn=60)) as engine,

@@ -19,40 +19,42 @@ from weft.run.doom import (
 )
 
 
-def made(names: str, outcome: str = "same") -> list[PastCall]:
+def past_calls(names: str, outcome: str = "same") -> list[PastCall]:
     return [PastCall(name, {}, outcome) for name in names]
 
 
-def test_the_third_same_call_is_one_too_many() -> None:
-    assert find_loop(made(""), "a", {}) is None
-    assert find_loop(made("a"), "a", {}) is None
-    assert find_loop(made("aa"), "a", {}) == CallLoop(length=1, times=3)
+def test_the_third_identical_call_is_reported() -> None:
+    assert find_loop(past_calls(""), "a", {}) is None
+    assert find_loop(past_calls("a"), "a", {}) is None
+    assert find_loop(past_calls("aa"), "a", {}) == CallLoop(length=1, times=3)
 
 
-def test_another_input_is_another_call() -> None:
+def test_a_call_with_another_input_is_different() -> None:
     assert find_loop([PastCall("a", {"x": 1}, "o"), PastCall("a", {"x": 2}, "o")], "a", {"x": 3}) is None
 
 
-def test_what_brings_news_may_be_asked_for_more_often() -> None:
+def test_calls_with_changing_results_may_be_repeated_more_often() -> None:
     waiting = [PastCall("bash", {}, f"{n} %") for n in range(8)]
 
     assert find_loop(waiting, "bash", {}) is None
     assert find_loop([*waiting, PastCall("bash", {}, "8 %")], "bash", {}) == CallLoop(length=1, times=10)
 
 
-def test_circles_of_up_to_four_calls_are_seen() -> None:
+def test_cycles_of_up_to_four_calls_are_detected() -> None:
     for cycle in ("ab", "abc", "abcd", "aab"):
-        assert find_loop(made((cycle * 3)[:-1]), cycle[-1], {}) == CallLoop(length=len(cycle), times=3), cycle
-    assert find_loop(made(("abcde" * 3)[:-1]), "e", {}) is None
+        assert find_loop(past_calls((cycle * 3)[:-1]), cycle[-1], {}) == CallLoop(
+            length=len(cycle), times=3
+        ), cycle
+    assert find_loop(past_calls(("abcde" * 3)[:-1]), "e", {}) is None
 
 
-def test_a_circle_that_changes_what_it_finds_is_no_circle() -> None:
+def test_a_cycle_whose_results_change_is_not_reported() -> None:
     turns = [PastCall(name, {}, str(n)) for n, name in enumerate("ababa")]
 
     assert find_loop(turns, "b", {}) is None
 
 
-def test_calls_that_nobody_can_read_are_told_of_though_each_is_wrong_in_another_way() -> None:
+def test_consecutive_invalid_calls_are_reported_even_if_they_differ() -> None:
     wrong = [PastCall("invalid", {"error": str(number)}, str(number)) for number in range(4)]
 
     assert find_loop(wrong, "invalid", {"error": "5"}) == CallLoop(times=5, kind="invalid")
@@ -61,7 +63,7 @@ def test_calls_that_nobody_can_read_are_told_of_though_each_is_wrong_in_another_
     assert "could not be read" in describe_loop(CallLoop(times=5, kind="invalid"))
 
 
-def test_calls_that_all_fail_are_told_of_whatever_they_are() -> None:
+def test_consecutive_failed_calls_are_reported() -> None:
     failed = [PastCall("edit", {"n": number}, "not found", failed=True) for number in range(10)]
 
     assert find_loop(failed[:9], "edit", {"n": 10}) is None
@@ -71,7 +73,7 @@ def test_calls_that_all_fail_are_told_of_whatever_they_are() -> None:
     assert find_loop([*failed, failed_call], "edit", {"n": 11}) is None
 
 
-def test_the_same_words_before_each_call_are_told_of() -> None:
+def test_identical_text_before_each_call_is_reported() -> None:
     words = "Let me have a look at that file now."
 
     assert find_loop([], "read", {}, [words] * 4) == CallLoop(times=4, kind="words")
@@ -87,7 +89,7 @@ def test_the_same_words_before_each_call_are_told_of() -> None:
     assert list_recent_texts(history, prompt) == [words] * 4
 
 
-def test_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
+def test_calls_are_counted_across_messages_and_only_for_this_prompt() -> None:
     history = [
         user_message("U0", 1),
         assistant_message("A0", 2, "U0", tool_part("A0")),
@@ -103,7 +105,7 @@ def test_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
     assert find_loop(calls, "read", {"x": 1}) == CallLoop(length=1, times=3)
 
 
-def test_calls_of_one_message_count_while_they_are_under_way() -> None:
+def test_calls_of_one_message_count_while_they_run() -> None:
     running = [PastCall("read", {}, None)] * 2
 
     assert find_loop(running, "read", {}) == CallLoop(length=1, times=3)
@@ -114,7 +116,7 @@ def test_calls_of_one_message_count_while_they_are_under_way() -> None:
     assert find_loop(running[:1], "read", {}) is None
 
 
-def test_only_calls_before_the_one_in_question_are_looked_at() -> None:
+def test_only_earlier_calls_are_considered() -> None:
     history = [
         user_message("U1", 1),
         assistant_message("A1", 2, "U1", tool_part("A1", 1), tool_part("A1", 2)),
@@ -127,16 +129,16 @@ def test_only_calls_before_the_one_in_question_are_looked_at() -> None:
     assert list_calls(history, prompt, before=second) == [PastCall("read", {"x": 1}, "out")] * 3
 
 
-def test_the_hint_is_known_again_as_one() -> None:
+def test_the_hint_is_recognised_in_a_result() -> None:
     words = describe_loop(CallLoop(length=2, times=3))
 
     assert words.startswith(BLOCKED_PREFIX)
     assert was_blocked([PastCall("a", {}, words)])
-    assert not was_blocked(made("abc"))
+    assert not was_blocked(past_calls("abc"))
 
 
 @given(st.integers(1, 4), st.integers(0, 12))
-def test_no_circle_of_up_to_four_goes_round_more_than_three_times(length: int, before: int) -> None:
+def test_no_cycle_of_up_to_four_calls_runs_more_than_three_times(length: int, before: int) -> None:
     cycle = "wxyz"[:length]
     calls = [PastCall(f"other{n}", {}, "o") for n in range(before)]
     turns = 0

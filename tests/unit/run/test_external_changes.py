@@ -23,7 +23,9 @@ SCRIPT = (
 )
 
 
-async def until_second(engine: Engine, clock: HandClock) -> tuple[SessionID, asyncio.Task[MessageWithParts]]:
+async def run_to_second_prompt(
+    engine: Engine, clock: HandClock
+) -> tuple[SessionID, asyncio.Task[MessageWithParts]]:
     """Run a session until its second prompt is being answered."""
     session = (await engine.api.create_session(SessionInput())).id
     await engine.api.prompt(session, text_prompt("remember seven"))
@@ -32,10 +34,10 @@ async def until_second(engine: Engine, clock: HandClock) -> tuple[SessionID, asy
     return session, asking
 
 
-async def test_words_changed_during_a_run_are_what_the_next_step_shows_and_what_stays() -> None:
+async def test_a_text_changed_during_a_run_is_shown_in_the_next_step_and_stored() -> None:
     clock = HandClock(NOW)
     async with asyncio.timeout(PATIENCE), open_engine(*SCRIPT, clock=clock) as engine:
-        session, asking = await until_second(engine, clock)
+        session, asking = await run_to_second_prompt(engine, clock)
         part = (await engine.api.list_messages(session))[0].parts[0]
         assert isinstance(part, TextPart)
         changed = replace(part, text="remember eight")
@@ -52,7 +54,7 @@ async def test_words_changed_during_a_run_are_what_the_next_step_shows_and_what_
 async def test_a_part_removed_during_a_run_is_not_shown_again() -> None:
     clock = HandClock(NOW)
     async with asyncio.timeout(PATIENCE), open_engine(*SCRIPT, clock=clock) as engine:
-        session, asking = await until_second(engine, clock)
+        session, asking = await run_to_second_prompt(engine, clock)
         first = (await engine.api.list_messages(session))[0]
         await engine.api.remove_part(session, first.info.id, first.parts[0].id)
         clock.turn(1000)
@@ -62,10 +64,10 @@ async def test_a_part_removed_during_a_run_is_not_shown_again() -> None:
         assert (await engine.api.list_messages(session))[0].parts == ()
 
 
-async def test_no_message_is_removed_from_under_a_run() -> None:
+async def test_no_message_is_removed_during_a_run() -> None:
     clock = HandClock(NOW)
     async with asyncio.timeout(PATIENCE), open_engine(*SCRIPT, clock=clock) as engine:
-        session, asking = await until_second(engine, clock)
+        session, asking = await run_to_second_prompt(engine, clock)
         before = [each.info.id for each in await engine.api.list_messages(session)]
         with pytest.raises(SessionBusyError):
             await engine.api.remove_message(session, before[0])

@@ -40,15 +40,15 @@ class ModelChain(Struct, frozen=True):
     clock: HandClock
     models: dict[str, ScriptedProvider]
 
-    def asked(self) -> dict[str, int]:
+    def count_requests(self) -> dict[str, int]:
         return {name: len(provider.requests) for name, provider in self.models.items() if provider.requests}
 
 
-def named(name: str) -> ModelRef:
+def ref(name: str) -> ModelRef:
     return ModelRef(provider_id="scripted", model_id=name)
 
 
-def made(name: str, **more: object) -> Model:
+def make_model(name: str, **more: object) -> Model:
     return replace(make_scripted_model(name), **more)
 
 
@@ -60,13 +60,15 @@ async def open_chain(
     models = {name: ScriptedProvider(script, clock) for name, script in (("a", a), ("b", b), ("c", c))}
     own: Any = more.pop("models", {})
     others: Any = more.pop("others", ())
-    served = tuple(ServedModel(own.get(name, made(name)), provider) for name, provider in models.items())
+    served = tuple(
+        ServedModel(own.get(name, make_model(name)), provider) for name, provider in models.items()
+    )
     agent = AgentInfo(
         name="build",
         mode="primary",
         permission=ALLOW,
-        model=named("a"),
-        fallback=(named("b"), named("c")),
+        model=ref("a"),
+        fallback=(ref("b"), ref("c")),
     )
     async with (
         asyncio.timeout(60),
@@ -84,11 +86,11 @@ def info(message: MessageWithParts) -> AssistantMessage:
     return message.info
 
 
-def words(message: MessageWithParts) -> str:
+def text_of(message: MessageWithParts) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, TextPart) and not part.ignored)
 
 
-def setbacks(message: MessageWithParts) -> list[tuple[int, str]]:
+def list_failed_attempts(message: MessageWithParts) -> list[tuple[int, str]]:
     """Return which attempts failed, and of which model."""
     found = []
     for part in message.parts:
@@ -108,22 +110,22 @@ async def statuses(events: AsyncIterator[PublishedEvent]) -> list[Retry]:
     return seen
 
 
-async def test_the_next_model_answers_in_the_same_step_and_the_message_is_its_own() -> None:
+async def test_the_next_model_answers_in_the_same_step() -> None:
     half: list[AnyMove] = [Say(text="half an ans"), BUSY]
     price = Cost(input=Decimal(7), output=Decimal(0))
     async with open_chain(
         [half] * 9,
         [[Say(text="whole"), End(usage=Usage(input=1_000_000))]],
-        models={"b": made("b", cost=price)},
+        models={"b": make_model("b", cost=price)},
     ) as chain:
         session, events = await start(chain), chain.engine.api.events()
         answer = await chain.engine.api.prompt(session, text_prompt("go"))
 
         assert (info(answer).provider_id, info(answer).model_id) == ("scripted", "b")
         assert (info(answer).error, info(answer).finish, info(answer).cost) == (None, "stop", Decimal(7))
-        assert words(answer) == "whole"
-        assert setbacks(answer) == [(1, "a"), (2, "a"), (3, "a")]
-        assert chain.asked() == {"a": 3, "b": 1}
+        assert text_of(answer) == "whole"
+        assert list_failed_attempts(answer) == [(1, "a"), (2, "a"), (3, "a")]
+        assert chain.count_requests() == {"a": 3, "b": 1}
         assert [status.message for status in await statuses(events)] == [
             "overloaded",
             "overloaded",
@@ -135,7 +137,7 @@ async def test_the_next_model_answers_in_the_same_step_and_the_message_is_its_ow
         assert half_texts == [True, True, True, False]
 
 
-async def test_the_half_answer_of_a_model_that_failed_is_not_shown_to_the_next() -> None:
+async def test_the_partial_answer_of_a_failed_model_is_not_shown_to_the_next() -> None:
     quits: list[AnyMove] = [Say(text="half"), Fail(message="key", kind="auth")]
     async with open_chain([quits], [[Say(text="one")], [Say(text="two")]]) as chain:
         session = await start(chain)
@@ -146,38 +148,38 @@ async def test_the_half_answer_of_a_model_that_failed_is_not_shown_to_the_next()
 
 
 @pytest.mark.parametrize("kind", ["auth", "quota", "not-found", "output-length"])
-async def test_what_no_waiting_mends_goes_to_the_next_model_at_once(kind: FaultKind) -> None:
+async def test_an_error_that_waiting_does_not_fix_goes_to_the_next_model_at_once(kind: FaultKind) -> None:
     async with open_chain([[Fail(message="no", kind=kind)]], [[Say(text="here")]]) as chain:
         answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
-        assert (words(answer), chain.asked(), chain.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
+        assert (text_of(answer), chain.count_requests(), chain.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
 
 
-async def test_a_long_wait_is_not_waited_where_another_model_is_at_hand() -> None:
+async def test_a_long_wait_is_skipped_if_another_model_is_available() -> None:
     limited = Fail(message="slow down", status=429, kind="rate-limit", retryable=True, wait_ms=300_000)
     async with open_chain([[limited]], [[Say(text="here")]]) as chain:
         answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
-        assert (words(answer), chain.asked(), chain.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
+        assert (text_of(answer), chain.count_requests(), chain.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
 
 
 @pytest.mark.parametrize("kind", ["bad-request", "content-filter"])
-async def test_what_no_other_model_would_cure_is_not_taken_to_one(kind: FaultKind) -> None:
+async def test_an_error_that_another_model_would_repeat_is_not_retried_there(kind: FaultKind) -> None:
     async with open_chain([[Fail(message="no", status=400, kind=kind)]], [[Say(text="here")]]) as chain:
         answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
         assert isinstance(info(answer).error, ApiFailure)
-        assert (info(answer).model_id, chain.asked()) == ("a", {"a": 1})
+        assert (info(answer).model_id, chain.count_requests()) == ("a", {"a": 1})
 
 
 async def test_a_too_long_history_is_compacted_and_not_sent_to_another_model() -> None:
     async with open_chain([[Fail(message="too long", kind="overflow")]], auto=False) as chain:
         answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
-        assert (info(answer).model_id, chain.asked()) == ("a", {"a": 1})
+        assert (info(answer).model_id, chain.count_requests()) == ("a", {"a": 1})
 
 
-async def test_the_whole_chain_may_fail_and_the_last_failure_is_the_one_that_stands() -> None:
+async def test_if_the_whole_chain_fails_the_last_failure_is_stored() -> None:
     quits = [[Fail(message=f"no {name}", kind="auth")] for name in "abc"]
     async with open_chain([quits[0]], [quits[1]], [quits[2]]) as chain:
         answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
@@ -185,19 +187,19 @@ async def test_the_whole_chain_may_fail_and_the_last_failure_is_the_one_that_sta
 
         assert isinstance(error, ApiFailure)
         assert (error.data.message, info(answer).model_id) == ("no c", "c")
-        assert setbacks(answer) == [(1, "a"), (2, "b")]
+        assert list_failed_attempts(answer) == [(1, "a"), (2, "b")]
         assert info(answer).time.completed is not None
 
 
-async def test_only_the_last_of_a_chain_is_waited_for_with_all_patience() -> None:
+async def test_only_the_last_model_of_a_chain_gets_all_retries() -> None:
     quits = [Fail(message="no", kind="auth")]
     async with open_chain([quits], [quits], [[BUSY]] * 5 + [[Say(text="at last")]]) as chain:
         answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
-        assert (words(answer), chain.asked()) == ("at last", {"a": 1, "b": 1, "c": 6})
+        assert (text_of(answer), chain.count_requests()) == ("at last", {"a": 1, "b": 1, "c": 6})
 
 
-async def test_the_next_steps_go_straight_to_a_healthy_model_and_come_back_in_time() -> None:
+async def test_the_next_steps_use_a_healthy_model_and_return_after_the_cooldown() -> None:
     script: Script = [
         [UseTool(tool="echo", input={"words": "x"})],
         [Say(text="b again")],
@@ -214,28 +216,28 @@ async def test_the_next_steps_go_straight_to_a_healthy_model_and_come_back_in_ti
         answers = [
             m for m in await chain.engine.api.list_messages(session) if not isinstance(m.info, UserMessage)
         ]
-        assert [(info(each).model_id, setbacks(each)) for each in answers] == [
+        assert [(info(each).model_id, list_failed_attempts(each)) for each in answers] == [
             ("b", [(1, "a")]),
             ("b", []),
             ("b", []),
             ("a", []),
         ]
-        assert (words(second), words(third)) == ("still b", "a is back")
+        assert (text_of(second), text_of(third)) == ("still b", "a is back")
 
 
-async def test_a_limit_that_says_when_it_ends_is_kept_to() -> None:
+async def test_a_rate_limit_with_an_end_is_respected() -> None:
     limited = Fail(message="slow down", kind="rate-limit", retryable=True, wait_ms=3 * COOL_DOWN_MS)
     async with open_chain([[limited], [Say(text="back")]], [[Say(text="one")], [Say(text="two")]]) as chain:
         session = await start(chain)
         asked = []
         for wait in (0, 2 * COOL_DOWN_MS, COOL_DOWN_MS):
             chain.clock.turn(wait)
-            asked.append(words(await chain.engine.api.prompt(session, text_prompt("go"))))
+            asked.append(text_of(await chain.engine.api.prompt(session, text_prompt("go"))))
 
         assert asked == ["one", "two", "back"]
 
 
-async def test_a_key_that_is_wrong_keeps_a_model_out_for_longer() -> None:
+async def test_a_model_with_an_invalid_key_has_a_longer_cooldown() -> None:
     async with open_chain(
         [[Fail(message="no", kind="auth")], [Say(text="back")]], [[Say(text="one")], [Say(text="two")]]
     ) as chain:
@@ -243,21 +245,21 @@ async def test_a_key_that_is_wrong_keeps_a_model_out_for_longer() -> None:
         asked = []
         for wait in (0, COOL_DOWN_MS, LONG_COOL_DOWN_MS - COOL_DOWN_MS):
             chain.clock.turn(wait)
-            asked.append(words(await chain.engine.api.prompt(session, text_prompt("go"))))
+            asked.append(text_of(await chain.engine.api.prompt(session, text_prompt("go"))))
 
         assert asked == ["one", "two", "back"]
 
 
-async def test_a_model_chosen_by_hand_is_the_only_one_asked() -> None:
+async def test_a_model_chosen_by_hand_has_no_fallback() -> None:
     async with open_chain([[Fail(message="no", kind="auth")]], [[Say(text="here")]]) as chain:
-        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go", model=named("a")))
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go", model=ref("a")))
 
         assert isinstance(info(answer).error, ApiFailure)
-        assert chain.asked() == {"a": 1}
+        assert chain.count_requests() == {"a": 1}
 
 
-async def test_a_chain_with_a_name_that_is_wrong_is_refused_before_anything_is_stored() -> None:
-    agent = AgentInfo(name="build", mode="primary", model=named("test"), fallback=(named("tset"),))
+async def test_a_chain_with_an_unknown_model_is_refused_before_anything_is_stored() -> None:
+    agent = AgentInfo(name="build", mode="primary", model=ref("test"), fallback=(ref("tset"),))
     async with open_engine([Say(text="x")], agents=(agent,)) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         with pytest.raises(ModelNotFoundError, match="scripted/tset"):
@@ -267,19 +269,19 @@ async def test_a_chain_with_a_name_that_is_wrong_is_refused_before_anything_is_s
 
 
 async def test_a_variant_that_only_the_first_model_has_does_not_stop_the_next() -> None:
-    clever = made("a", variants={"high": {"effort": "high"}})
+    clever = make_model("a", variants={"high": {"effort": "high"}})
     async with open_chain(
         [[Fail(message="no", kind="auth")]], [[Say(text="here")]], models={"a": clever}
     ) as chain:
         answer = await chain.engine.api.prompt(await start(chain), text_prompt("go", variant="high"))
 
-        assert words(answer) == "here"
+        assert text_of(answer) == "here"
         assert chain.models["a"].requests[0].parameters.options == {"effort": "high"}
         assert chain.models["b"].requests[0].parameters.options == {}
 
 
-async def test_what_fits_is_judged_by_the_model_that_will_answer() -> None:
-    small = made("b", limit=Limit(context=2_000, output=500))
+async def test_the_context_limit_is_that_of_the_model_that_answers() -> None:
+    small = make_model("b", limit=Limit(context=2_000, output=500))
     long = "many words " * 2_000
     async with open_chain(
         [[Fail(message="no", kind="auth")]],
@@ -299,7 +301,7 @@ async def test_what_fits_is_judged_by_the_model_that_will_answer() -> None:
         assert summaries == ["b"]
 
 
-async def test_a_switch_can_be_aborted_like_any_wait() -> None:
+async def test_a_switch_of_models_can_be_aborted() -> None:
     clock = HandClock(NOW)
     async with open_chain([[BUSY]] * 3, [[Say(text="never")]], clock=clock) as chain:
         session = await start(chain)
@@ -308,18 +310,18 @@ async def test_a_switch_can_be_aborted_like_any_wait() -> None:
         await chain.engine.api.abort(session)
 
         assert info(await asking).error is not None
-        assert chain.asked() == {"a": 1}
+        assert chain.count_requests() == {"a": 1}
 
 
-async def test_a_model_without_its_key_is_passed_over_and_says_what_is_missing() -> None:
-    class Keyless:
+async def test_a_model_without_its_key_is_skipped_with_a_hint() -> None:
+    class KeylessProvider:
         """A model without a key: it fails before there is a stream."""
 
         def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
             raise ProviderAuthError("mill", "there is no key: set MILL_API_KEY")
 
-    agent = AgentInfo(name="build", mode="primary", model=named("locked"), fallback=(named("test"),))
-    locked = ServedModel(made("locked"), Keyless())
+    agent = AgentInfo(name="build", mode="primary", model=ref("locked"), fallback=(ref("test"),))
+    locked = ServedModel(make_model("locked"), KeylessProvider())
     async with open_engine([Say(text="here")], agents=(agent,), more_models=(locked,)) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         answer = await engine.api.prompt(session, text_prompt("go"))
@@ -327,4 +329,4 @@ async def test_a_model_without_its_key_is_passed_over_and_says_what_is_missing()
         (setback,) = (part for part in answer.parts if isinstance(part, RetryPart))
         missing = AuthData(provider_id="mill", message="there is no key: set MILL_API_KEY")
         assert setback.error == AuthFailure(data=missing)
-        assert (words(answer), info(answer).model_id) == ("here", "test")
+        assert (text_of(answer), info(answer).model_id) == ("here", "test")

@@ -14,7 +14,7 @@ from weft.provider.contract import ModelRequest
 PIECES = LOG_SIZE * 2
 
 
-class Flood:
+class FloodingProvider:
     """Sends everything without waiting."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
@@ -27,8 +27,8 @@ class Flood:
         yield Finished(reason="stop", usage=Usage())
 
 
-async def test_a_listener_keeps_up_with_an_answer_in_one_lump() -> None:
-    async with open_engine(provider=Flood()) as engine:
+async def test_a_listener_keeps_up_with_a_long_answer_that_arrives_at_once() -> None:
+    async with open_engine(provider=FloodingProvider()) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
         heard = 0

@@ -20,7 +20,7 @@ from weft.tool.contract import ToolResult
 SESSION = SessionID("ses_1")
 
 
-async def test_a_request_without_plugins_is_the_same_request() -> None:
+async def test_a_request_without_plugins_is_unchanged() -> None:
     request = ModelRequest(model=MODEL, system=("Be good.",), messages=())
     asked = ChatRequest(session_id=SESSION, agent="build", model=MODEL, message=None)
     view = View()
@@ -29,7 +29,7 @@ async def test_a_request_without_plugins_is_the_same_request() -> None:
     assert await apply_message_hooks(NO_HOOKS, SESSION, seen, view, MODEL) is seen
 
 
-async def test_a_call_without_plugins_is_the_same_call() -> None:
+async def test_a_call_without_plugins_is_unchanged() -> None:
     told = CallHookInput(tool="echo", session_id=SESSION, call_id="call_1", args={"words": "x"})
     result = ToolResult(title="", output="x")
     call = await apply_before_hooks(NO_HOOKS, told)
@@ -37,7 +37,7 @@ async def test_a_call_without_plugins_is_the_same_call() -> None:
     assert await apply_after_hooks(NO_HOOKS, call, result) is result
 
 
-async def test_a_text_without_plugins_ends_as_it_was() -> None:
+async def test_a_text_without_plugins_is_unchanged() -> None:
     message = AssistantMessage(
         id=MessageID("msg_1"),
         session_id=SESSION,

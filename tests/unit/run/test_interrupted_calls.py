@@ -20,22 +20,27 @@ from weft.store.memory import MemoryStore
 WORDS = {"words": "x"}
 
 
-def cut_off(tool: str, input: dict[str, Any], error: str = INTERRUPTED) -> ToolPart:
+def interrupted_call(tool: str, input: dict[str, Any], error: str = INTERRUPTED) -> ToolPart:
     state = ErrorState(input=input, error=error, time=CallTime(start=1, end=2))
     return replace(tool_part("A1", 1, tool), state=state)
 
 
-def test_only_the_last_call_alike_counts_and_only_if_it_was_cut_off() -> None:
-    before = [user_message("U1", 1), assistant_message("A1", 2, "U1", cut_off("bash", {"command": "make"}))]
+def test_only_the_last_equal_call_counts_and_only_if_it_was_interrupted() -> None:
+    before = [
+        user_message("U1", 1),
+        assistant_message("A1", 2, "U1", interrupted_call("bash", {"command": "make"})),
+    ]
     done = assistant_message("A2", 3, "U1", replace(tool_part("A2", 2, "bash"), state=tool_part("A2").state))
 
     assert was_interrupted(before, "c", "bash", {"command": "make"})
     assert not was_interrupted(before, "c", "bash", {"command": "make test"})
     assert not was_interrupted(before, "call_1", "bash", {"command": "make"})
     assert not was_interrupted([*before, done], "c", "bash", {"x": 1})
-    assert not was_interrupted([assistant_message("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
     assert not was_interrupted(
-        [assistant_message("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS
+        [assistant_message("A1", 2, "U1", interrupted_call("read", WORDS))], "c", "read", WORDS
+    )
+    assert not was_interrupted(
+        [assistant_message("A1", 2, "U1", interrupted_call("bash", WORDS, "exit 1"))], "c", "bash", WORDS
     )
 
 
@@ -45,7 +50,7 @@ async def outcome(engine: Engine) -> ToolPart:
     prompt = (await engine.api.list_messages(session))[0].info
     left = assistant_message("msg_left", prompt.time.created, prompt.id)
     info = replace(left.info, session_id=session)
-    part = replace(cut_off("echo", WORDS), session_id=session, message_id=info.id)
+    part = replace(interrupted_call("echo", WORDS), session_id=session, message_id=info.id)
     await engine.store.apply(MessageUpdated(info=info), PartUpdated(part=part))
     await engine.api.prompt(session, text_prompt("go on"))
     calls = [
@@ -73,9 +78,7 @@ async def test_a_rule_can_allow_interrupted_calls_to_be_repeated() -> None:
 
 
 @pytest.mark.parametrize(("age", "verdict"), [(1, "not-started"), (10**12, "unknown")])
-async def test_a_call_that_is_older_than_the_start_of_the_machine_may_have_started(
-    age: int, verdict: str
-) -> None:
+async def test_a_call_older_than_the_last_boot_may_have_started(age: int, verdict: str) -> None:
     async with open_engine() as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         left = assistant_message("msg_left", NOW - age, "msg_prompt")

@@ -45,7 +45,7 @@ NAMES = {"type": "array", "items": {"$ref": "#/$defs/name"}, "$defs": {"name": {
 REMINDER = "You ended without handing over the value. Call StructuredOutput now."
 
 
-def hand(value: Any) -> UseTool:
+def use_value(value: Any) -> UseTool:
     return UseTool(tool="StructuredOutput", input=value)
 
 
@@ -79,8 +79,8 @@ async def run_schema(*script: Sequence[AnyMove], schema: dict[str, Any] = PERSON
         return SchemaRun(answer, await engine.store.list_messages(session), engine.provider.requests)
 
 
-async def test_the_value_stands_on_the_message_and_the_run_ends_with_it() -> None:
-    found = await run_schema([Say(text="I know."), hand(ADA)], [Say(text="never asked for")])
+async def test_the_value_is_stored_on_the_message_and_ends_the_run() -> None:
+    found = await run_schema([Say(text="I know."), use_value(ADA)], [Say(text="never asked for")])
 
     assert (found.answer.structured, found.answer.error) == (ADA, None)
     assert found.states() == ["StructuredOutput: The value was taken."]
@@ -90,8 +90,8 @@ async def test_the_value_stands_on_the_message_and_the_run_ends_with_it() -> Non
     assert prompt.format == JsonFormat(schema=PERSON)
 
 
-async def test_the_model_is_told_of_the_tool_and_has_to_call_one() -> None:
-    found = await run_schema([hand(ADA)])
+async def test_the_model_gets_the_value_tool_and_must_call_a_tool() -> None:
+    found = await run_schema([use_value(ADA)])
     request = found.requests[0]
     schema = {key: item for key, item in PERSON.items() if key != "$schema"}
 
@@ -101,14 +101,16 @@ async def test_the_model_is_told_of_the_tool_and_has_to_call_one() -> None:
     assert "StructuredOutput" in request.system[-1]
 
 
-async def test_the_work_is_done_with_the_other_tools_first() -> None:
-    found = await run_schema([UseTool(tool="echo", input={"words": "Ada, 36"})], [hand(ADA)])
+async def test_other_tools_are_used_before_the_value_is_given() -> None:
+    found = await run_schema([UseTool(tool="echo", input={"words": "Ada, 36"})], [use_value(ADA)])
 
     assert (found.answer.structured, len(found.requests)) == (ADA, 2)
 
 
-async def test_what_is_wrong_with_a_value_is_told_to_the_model_which_mends_it() -> None:
-    found = await run_schema([hand({"name": "Ada", "age": -1, "x": 0})], [hand({"name": "Ada"})], [hand(ADA)])
+async def test_the_model_is_told_what_is_wrong_with_a_value_and_corrects_it() -> None:
+    found = await run_schema(
+        [use_value({"name": "Ada", "age": -1, "x": 0})], [use_value({"name": "Ada"})], [use_value(ADA)]
+    )
 
     assert found.answer.structured == ADA
     first, second, third = found.states()
@@ -118,8 +120,8 @@ async def test_what_is_wrong_with_a_value_is_told_to_the_model_which_mends_it() 
     assert third == "StructuredOutput: The value was taken."
 
 
-async def test_too_many_wrong_values_fail_with_the_reason() -> None:
-    found = await run_schema(*[[hand({"name": "Ada"})]] * 9)
+async def test_too_many_wrong_values_are_a_failure_with_the_reason() -> None:
+    found = await run_schema(*[[use_value({"name": "Ada"})]] * 9)
 
     assert isinstance(found.answer.error, StructureFailure)
     assert found.answer.error.data.retries == 2
@@ -127,13 +129,13 @@ async def test_too_many_wrong_values_fail_with_the_reason() -> None:
     assert (found.answer.structured, len(found.requests)) == (UNSET, 3)
 
 
-async def test_how_often_it_may_be_wrong_is_said_with_the_format() -> None:
-    assert len((await run_schema(*[[hand({})]] * 9, retry_count=0)).requests) == 1
-    assert len((await run_schema(*[[hand({})]] * 9, retry_count=4)).requests) == 5
+async def test_the_number_of_retries_is_part_of_the_format() -> None:
+    assert len((await run_schema(*[[use_value({})]] * 9, retry_count=0)).requests) == 1
+    assert len((await run_schema(*[[use_value({})]] * 9, retry_count=4)).requests) == 5
 
 
-async def test_an_answer_in_words_is_reminded_of_the_value_and_each_reminder_stays_where_it_was() -> None:
-    found = await run_schema([Say(text="She is Ada.")], [Say(text="As I said.")], [hand(ADA)])
+async def test_an_answer_without_a_value_gets_a_reminder_that_stays_in_place() -> None:
+    found = await run_schema([Say(text="She is Ada.")], [Say(text="As I said.")], [use_value(ADA)])
     seconds, thirds = found.requests[1].messages, found.requests[2].messages
 
     assert found.answer.structured == ADA
@@ -149,7 +151,7 @@ async def test_an_answer_in_words_is_reminded_of_the_value_and_each_reminder_sta
     assert thirds[: len(seconds)] == seconds
 
 
-async def test_nothing_but_words_is_a_failure_in_the_end() -> None:
+async def test_answers_with_text_alone_fail_in_the_end() -> None:
     found = await run_schema(*[[Say(text="She is Ada.")]] * 9)
 
     assert found.answer.error == StructureFailure(
@@ -160,7 +162,7 @@ async def test_nothing_but_words_is_a_failure_in_the_end() -> None:
     assert len(found.requests) == 3
 
 
-async def test_arguments_that_are_no_json_count_as_a_try() -> None:
+async def test_invalid_json_arguments_count_as_an_attempt() -> None:
     broken = UseTool(tool="StructuredOutput", raw="{not json")
     found = await run_schema(*[[broken]] * 9)
 
@@ -168,9 +170,9 @@ async def test_arguments_that_are_no_json_count_as_a_try() -> None:
     assert "the arguments are not JSON" in found.answer.error.data.message
 
 
-async def test_on_the_last_step_the_value_is_all_that_can_be_handed_over() -> None:
+async def test_on_the_last_step_only_the_value_tool_is_offered() -> None:
     work = [UseTool(tool="echo", input={"words": "x"})]
-    found = await run_schema(work, [hand(ADA)], steps=2)
+    found = await run_schema(work, [use_value(ADA)], steps=2)
     failed = await run_schema(work, [Say(text="no time")], steps=2)
 
     assert [tool.name for tool in found.requests[1].tools] == ["StructuredOutput"]
@@ -178,17 +180,17 @@ async def test_on_the_last_step_the_value_is_all_that_can_be_handed_over() -> No
     assert isinstance(failed.answer.error, StructureFailure)
 
 
-async def test_an_agent_that_may_use_no_tool_can_still_hand_over_a_value() -> None:
+async def test_an_agent_without_tools_can_return_a_value() -> None:
     deny = (Rule(permission="*", pattern="*", action="deny"),)
-    found = await run_schema([hand(ADA)], rules=deny)
+    found = await run_schema([use_value(ADA)], rules=deny)
 
     assert [tool.name for tool in found.requests[0].tools] == ["StructuredOutput"]
     assert found.answer.structured == ADA
 
 
-async def test_a_value_that_is_no_object_is_handed_over_in_one() -> None:
-    found = await run_schema([hand({"value": ["Ada"]})], schema=NAMES)
-    missing = await run_schema([hand({"names": ["Ada"]})], [hand({"value": ["Ada"]})], schema=NAMES)
+async def test_a_value_that_is_not_an_object_is_wrapped_in_one() -> None:
+    found = await run_schema([use_value({"value": ["Ada"]})], schema=NAMES)
+    missing = await run_schema([use_value({"names": ["Ada"]})], [use_value({"value": ["Ada"]})], schema=NAMES)
 
     assert found.requests[0].tools[-1] == ToolSpec(
         name="StructuredOutput",
@@ -205,15 +207,15 @@ async def test_a_value_that_is_no_object_is_handed_over_in_one() -> None:
     assert '- the argument "value" is missing' in missing.states()[0]
 
 
-async def test_a_null_is_a_value_and_is_kept() -> None:
-    found = await run_schema([hand({"value": None})], schema={"type": ["string", "null"]})
+async def test_a_null_is_a_value() -> None:
+    found = await run_schema([use_value({"value": None})], schema={"type": ["string", "null"]})
 
     assert found.answer.structured is None
     assert decode(encode(found.answer), AssistantMessage) == found.answer
     assert b'"structured":null' in encode(found.answer)
 
 
-async def test_an_answer_without_a_value_is_written_without_one() -> None:
+async def test_an_answer_without_a_value_has_no_structured_field() -> None:
     async with open_engine([Say(text="hi")]) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         answer = await engine.api.prompt(session, text_prompt("go", format=TextFormat()))
@@ -222,8 +224,8 @@ async def test_an_answer_without_a_value_is_written_without_one() -> None:
         assert engine.provider.requests[0].tool_choice == "auto"
 
 
-async def test_the_next_prompt_is_answered_in_words_again() -> None:
-    async with asyncio.timeout(60), open_engine([hand(ADA)], [Say(text="words")]) as engine:
+async def test_the_next_prompt_is_answered_with_text_again() -> None:
+    async with asyncio.timeout(60), open_engine([use_value(ADA)], [Say(text="words")]) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         await engine.api.prompt(session, text_prompt("who?", format=JsonFormat(schema=PERSON)))
         answer = await engine.api.prompt(session, text_prompt("thanks"))
@@ -232,10 +234,10 @@ async def test_the_next_prompt_is_answered_in_words_again() -> None:
         assert [tool.name for tool in engine.provider.requests[1].tools] == ["echo"]
 
 
-async def test_a_call_of_the_tool_where_no_value_was_asked_for_is_no_tool() -> None:
+async def test_the_value_tool_does_not_exist_if_no_value_was_requested() -> None:
     async with (
         asyncio.timeout(60),
-        open_engine([hand(ADA)], [Say(text="oh")], tools=(INVALID, ECHO)) as engine,
+        open_engine([use_value(ADA)], [Say(text="oh")], tools=(INVALID, ECHO)) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         answer = await engine.api.prompt(session, text_prompt("go"))
@@ -264,7 +266,7 @@ async def test_an_invalid_schema_is_refused_before_anything_is_stored(
         assert await engine.api.list_messages(session) == []
 
 
-async def test_a_format_nobody_knows_is_refused_in_a_prompt_and_carried_in_a_history() -> None:
+async def test_an_unknown_format_is_refused_in_a_prompt_and_kept_in_a_history() -> None:
     async with open_engine() as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         for format in ({"type": "yaml"}, {"type": "json_schema", "schema": {}, "retryCount": -1}):
@@ -292,7 +294,7 @@ async def test_the_output_format_is_kept_after_compaction() -> None:
         open_engine(
             [UseTool(tool="echo", input={"words": "y" * 900_000})],
             [Say(text="a summary")],
-            [hand(ADA)],
+            [use_value(ADA)],
             agents=(compaction,),
         ) as engine,
     ):
@@ -339,7 +341,7 @@ def answer_to(prompt: UserMessage, number: int, kind: str) -> MessageWithParts:
 
 
 @given(st.lists(st.sampled_from(sorted(ANSWERS)), max_size=12), st.none() | st.integers(0, 4))
-def test_the_run_fails_with_the_first_excess_attempt_and_never_before(
+def test_the_run_fails_with_the_first_excess_attempt_and_not_before(
     kinds: list[str], retry_count: int | None
 ) -> None:
     format = JsonFormat(schema=PERSON, retry_count=retry_count)
@@ -372,40 +374,40 @@ VALUES = st.recursive(
 )
 
 
-def exactly(value: Any) -> dict[str, Any]:
+def schema_of(value: Any) -> dict[str, Any]:
     """Return a schema that only this value satisfies."""
     match value:
         case dict():
             return {
                 "type": "object",
-                "properties": {key: exactly(item) for key, item in value.items()},
+                "properties": {key: schema_of(item) for key, item in value.items()},
                 "required": sorted(value),
                 "additionalProperties": False,
             }
         case list():
-            places = {"prefixItems": [exactly(item) for item in value]} if value else {}
+            places = {"prefixItems": [schema_of(item) for item in value]} if value else {}
             return {"type": "array", "minItems": len(value), "items": False, **places}
         case _:
             return {"const": value}
 
 
 @given(VALUES, VALUES)
-def test_a_value_keeps_to_the_schema_made_of_it_and_another_does_not(value: Any, other: Any) -> None:
-    schema = exactly(value)
+def test_a_value_matches_a_schema_made_of_it_and_another_does_not(value: Any, other: Any) -> None:
+    schema = schema_of(value)
     check_schema(schema, where="schema")
 
     assert list_faults(value, schema) == []
     # As JSON, where 1 is not true; for Python it is.
-    assert (list_faults(other, schema) == []) == (in_order(other) == in_order(value))
+    assert (list_faults(other, schema) == []) == (to_sorted_json(other) == to_sorted_json(value))
 
 
-def in_order(value: Any) -> str:
+def to_sorted_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
 @given(VALUES)
-def test_arguments_are_an_object_and_carry_the_value_back(value: Any) -> None:
-    schema = exactly(value)
+def test_wrapped_arguments_give_the_value_back(value: Any) -> None:
+    schema = schema_of(value)
     shown = to_arguments(schema)
     arguments = value if isinstance(value, dict) else {"value": value}
 
@@ -414,7 +416,7 @@ def test_arguments_are_an_object_and_carry_the_value_back(value: Any) -> None:
     assert from_arguments(schema, arguments) == value
 
 
-def test_a_schema_that_refers_to_itself_still_does_inside_of_another() -> None:
+def test_a_recursive_schema_still_refers_to_itself_when_wrapped() -> None:
     tree = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#"}}]}
     shown = to_arguments(tree)
 
@@ -422,7 +424,7 @@ def test_a_schema_that_refers_to_itself_still_does_inside_of_another() -> None:
     assert list_faults({"value": ["a", [7]]}, shown) != []
 
 
-def test_faults_are_told_shortly_however_many_there_are() -> None:
+def test_the_list_of_faults_is_bounded() -> None:
     faults = list_faults(["x" * 5000] * 50, {"items": {"type": "integer"}})
 
     assert len(faults) == 9

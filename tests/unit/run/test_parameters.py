@@ -39,14 +39,14 @@ def prompt(variant: str | None = None) -> UserMessage:
     )
 
 
-def asked(
+def parameters(
     model: Model = MODEL, agent: AgentInfo = AGENT, *, variant: str | None = None, **more: Any
 ) -> Parameters:
     return make_parameters(model, agent, prompt(variant), output_limit=32_000, **more)
 
 
-def test_without_a_word_the_model_is_asked_as_suits_it() -> None:
-    assert asked() == Parameters(
+def test_the_defaults_depend_on_the_model() -> None:
+    assert parameters() == Parameters(
         temperature=1.0,
         top_p=0.95,
         top_k=64,
@@ -56,9 +56,9 @@ def test_without_a_word_the_model_is_asked_as_suits_it() -> None:
     )
 
 
-def test_the_agent_says_otherwise_even_with_a_nought() -> None:
+def test_the_agent_overrides_the_defaults_even_with_zero() -> None:
     agent = replace(AGENT, temperature=0, top_p=0, options={"seed": 2, "extra": True})
-    found = asked(agent=agent)
+    found = parameters(agent=agent)
     assert (found.temperature, found.top_p) == (0, 0)
     assert found.options == {
         "thinkingConfig": {**THOUGHTS, "thinkingBudget": 1},
@@ -67,34 +67,36 @@ def test_the_agent_says_otherwise_even_with_a_nought() -> None:
     }
 
 
-def test_the_variant_has_the_last_word() -> None:
+def test_the_variant_overrides_the_agent() -> None:
     agent = replace(AGENT, options={"thinkingConfig": {"thinkingBudget": 2}})
-    assert asked(agent=agent, variant="high").options["thinkingConfig"] == {
+    assert parameters(agent=agent, variant="high").options["thinkingConfig"] == {
         **THOUGHTS,
         "thinkingBudget": 16_000,
     }
 
 
-def test_a_variant_the_model_does_not_have_is_an_error_that_names_those_it_has() -> None:
+def test_an_unknown_variant_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(InvalidInputError, match=r"google/gemini-2.5-pro has no 'huge'") as refused:
-        asked(variant="huge")
+        parameters(variant="huge")
     assert refused.value.hint.startswith("it has high")
     with pytest.raises(InvalidInputError) as refused:
-        asked(replace(MODEL, variants=None), variant="high")
+        parameters(replace(MODEL, variants=None), variant="high")
     assert refused.value.hint == "it has no variants: leave it out"
 
 
-def test_a_model_that_takes_no_temperature_gets_none() -> None:
+def test_a_model_without_temperature_gets_none() -> None:
     cold = replace(MODEL, capabilities=Capabilities())
-    assert asked(cold, replace(AGENT, temperature=0.5)).temperature is None
+    assert parameters(cold, replace(AGENT, temperature=0.5)).temperature is None
 
 
-def test_small_work_takes_little_thought_and_no_variant() -> None:
+def test_small_requests_use_little_reasoning_and_no_variant() -> None:
     plain = replace(MODEL, options={})
-    assert asked(plain, variant="high", small=True).options == {"thinkingConfig": {"thinkingBudget": 128}}
+    assert parameters(plain, variant="high", small=True).options == {
+        "thinkingConfig": {"thinkingBudget": 128}
+    }
 
 
-def test_thinking_leaves_room_for_the_answer() -> None:
+def test_the_thinking_budget_leaves_room_for_the_answer() -> None:
     claude = replace(
         MODEL,
         id="claude",
@@ -103,16 +105,16 @@ def test_thinking_leaves_room_for_the_answer() -> None:
         limit=Limit(context=200_000, output=40_000),
         variants={"high": {"thinking": {"type": "enabled", "budgetTokens": 16_000}}},
     )
-    assert asked(claude).max_output == 32_000
-    assert asked(claude, variant="high").max_output == 24_000
+    assert parameters(claude).max_output == 32_000
+    assert parameters(claude, variant="high").max_output == 24_000
 
 
-def test_opencodes_own_service_is_told_which_session_asks() -> None:
-    found = asked(replace(MODEL, provider_id="opencode"))
+def test_the_service_of_opencode_gets_the_session_in_a_header() -> None:
+    found = parameters(replace(MODEL, provider_id="opencode"))
     assert found.headers == {"x-opencode-session": "ses_1", "x-opencode-request": "msg_1", "x-model": "m"}
 
 
-def test_nothing_of_the_models_own_is_changed_by_asking() -> None:
-    asked(variant="high").options["thinkingConfig"]["thinkingBudget"] = 0
+def test_changing_parameters_does_not_change_the_model() -> None:
+    parameters(variant="high").options["thinkingConfig"]["thinkingBudget"] = 0
     assert MODEL.options == {"thinkingConfig": {"thinkingBudget": 1}, "seed": 1}
     assert MODEL.variants == {"high": {"thinkingConfig": {"thinkingBudget": 16_000}}}

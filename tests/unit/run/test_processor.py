@@ -66,13 +66,13 @@ def parts(events: list[Event]) -> list[object]:
     return list(heard.messages()[0].parts)
 
 
-def fed(*feeds: AnswerInput) -> tuple[Processor, list[Event]]:
+def feed_all(*feeds: AnswerInput) -> tuple[Processor, list[Event]]:
     making = processor()
     return making, [event for feed in feeds for event in making.feed(feed)]
 
 
-def test_text_is_told_whole_first_then_as_it_grows_then_whole_and_trimmed() -> None:
-    _, events = fed(
+def test_text_is_published_whole_then_as_growth_then_whole_and_trimmed() -> None:
+    _, events = feed_all(
         TextStart(id="t"), TextDelta(id="t", text="Hel"), TextDelta(id="t", text="lo \n"), TextEnd(id="t")
     )
     first, grew, last = events
@@ -88,20 +88,20 @@ def test_text_is_told_whole_first_then_as_it_grows_then_whole_and_trimmed() -> N
     assert last.part.time == Span(start=NOW, end=NOW + 1)
 
 
-def test_words_that_never_came_leave_no_part() -> None:
-    assert fed(TextStart(id="t"), TextDelta(id="t", text=""), TextEnd(id="t"))[1] == []
+def test_an_empty_text_leaves_no_part() -> None:
+    assert feed_all(TextStart(id="t"), TextDelta(id="t", text=""), TextEnd(id="t"))[1] == []
 
 
-def test_a_thought_without_words_is_kept_for_what_the_provider_wants_back() -> None:
-    _, events = fed(ReasoningStart(id="r"), ReasoningEnd(id="r", metadata={"p": {"redacted": "x"}}))
+def test_a_thought_without_text_is_kept_for_its_metadata() -> None:
+    _, events = feed_all(ReasoningStart(id="r"), ReasoningEnd(id="r", metadata={"p": {"redacted": "x"}}))
 
     (thought,) = parts(events)
     assert isinstance(thought, ReasoningPart)
     assert (thought.text, thought.metadata) == ("", {"p": {"redacted": "x"}})
 
 
-def test_a_delta_without_a_start_is_not_lost() -> None:
-    making, events = fed(TextDelta(id="t", text="out of the blue"))
+def test_a_delta_without_a_start_is_kept() -> None:
+    making, events = feed_all(TextDelta(id="t", text="out of the blue"))
 
     (text,) = parts(events + making.settle(aborted_failure()))
     assert isinstance(text, TextPart)
@@ -109,7 +109,7 @@ def test_a_delta_without_a_start_is_not_lost() -> None:
 
 
 def test_a_call_goes_from_pending_to_running_to_completed_and_keeps_its_id_and_start() -> None:
-    making, events = fed(
+    making, events = feed_all(
         ToolInputStart(call_id="c", tool="echo"),
         CallStarted(call_id="c", tool="echo", input={"words": "x"}),
         CallReported(call_id="c", title="working", metadata={"done": 1}),
@@ -139,8 +139,8 @@ def test_a_call_goes_from_pending_to_running_to_completed_and_keeps_its_id_and_s
     assert making.settle(aborted_failure())[:-1] == []
 
 
-def test_a_report_of_a_call_that_has_settled_changes_nothing() -> None:
-    _, events = fed(
+def test_a_report_for_a_settled_call_changes_nothing() -> None:
+    _, events = feed_all(
         CallStarted(call_id="c", tool="echo", input={}),
         CallFailed(call_id="c", error="no"),
         CallReported(call_id="c", title="late", metadata={}),
@@ -149,8 +149,8 @@ def test_a_report_of_a_call_that_has_settled_changes_nothing() -> None:
     assert len(events) == 2
 
 
-def test_the_end_puts_what_was_used_on_the_message_and_completes_it() -> None:
-    making, _ = fed(Started())
+def test_the_end_stores_the_usage_on_the_message_and_completes_it() -> None:
+    making, _ = feed_all(Started())
     finish, message = making.finish(Finished(reason="stop", usage=Usage()), USAGE)
 
     assert isinstance(finish, PartUpdated)
@@ -170,8 +170,8 @@ def test_the_end_puts_what_was_used_on_the_message_and_completes_it() -> None:
     assert making.message.time.completed is not None
 
 
-def test_a_call_that_was_not_written_to_its_end_is_one_that_failed() -> None:
-    making, events = fed(Started(), ToolInputStart(call_id="c", tool="echo"))
+def test_an_incomplete_call_is_a_failed_call() -> None:
+    making, events = feed_all(Started(), ToolInputStart(call_id="c", tool="echo"))
     ended = making.finish(Finished(reason="length", usage=Usage()), USAGE)
     [call] = [part for part in parts([*events, *ended]) if isinstance(part, ToolPart)]
 
@@ -195,8 +195,8 @@ feeds = st.one_of(
 
 
 @given(st.lists(feeds, max_size=40))
-def test_whatever_is_fed_nothing_stays_open_and_no_word_is_lost(sequence: list[AnswerInput]) -> None:
-    making, events = fed(*sequence)
+def test_settling_closes_everything_and_loses_no_text(sequence: list[AnswerInput]) -> None:
+    making, events = feed_all(*sequence)
     left = parts(events + making.settle(aborted_failure()))
     said = [feed.text for feed in sequence if isinstance(feed, TextDelta | ReasoningDelta)]
     kept = [part.text for part in left if isinstance(part, TextPart | ReasoningPart)]

@@ -76,7 +76,7 @@ def info(message: MessageWithParts) -> AssistantMessage:
     return message.info
 
 
-async def test_a_prompt_is_answered_with_reasoning_a_call_and_words() -> None:
+async def test_a_prompt_is_answered_with_reasoning_a_call_and_text() -> None:
     script = (
         [Think(text="let me see"), Say(text="I call."), UseTool(tool="echo", input={"words": "hello"})],
         [Say(text="It said hello.")],
@@ -99,21 +99,21 @@ async def test_a_prompt_is_answered_with_reasoning_a_call_and_words() -> None:
         )
 
 
-async def test_cost_and_tokens_are_on_the_message_exactly() -> None:
+async def test_exact_cost_and_tokens_are_stored_on_the_message() -> None:
     async with open_engine([Say(text="x"), End(usage=Usage(input=1000, output=10, reasoning=5))]) as engine:
         answer = info(await engine.api.prompt(await start(engine), text_prompt("go")))
 
         assert (answer.cost, answer.tokens.input, answer.tokens.reasoning) == (Decimal("0.003225"), 1000, 5)
 
 
-async def test_an_unknown_price_is_said_to_be_unknown() -> None:
+async def test_an_unknown_price_is_stored_as_unknown() -> None:
     async with open_engine([Say(text="x")], model=replace(MODEL, cost=None)) as engine:
         answer = info(await engine.api.prompt(await start(engine), text_prompt("go")))
 
         assert (answer.cost, answer.priced) == (Decimal(0), False)
 
 
-async def test_what_is_told_folds_to_what_is_stored() -> None:
+async def test_the_published_events_fold_to_the_stored_messages() -> None:
     script = (
         [Think(text="a b c"), Say(text="d e f"), UseTool(tool="echo", input={"words": "g"})],
         [Say(text="h i")],
@@ -134,31 +134,33 @@ async def test_what_is_told_folds_to_what_is_stored() -> None:
         assert [each.cursor for each in received] == sorted(each.cursor for each in received)
 
 
-async def test_a_part_is_told_before_it_grows() -> None:
+async def test_a_part_is_published_before_it_grows() -> None:
     async with open_engine([Say(text="one two three")]) as engine:
         listening = engine.api.events()
         await engine.api.prompt(await start(engine), text_prompt("go"))
         known: set[str] = set()
+        grown: list[bool] = []
         async for published in listening:
             match published.event:
                 case PartUpdated(part=part):
                     known.add(part.id)
                 case PartGrew(part_id=part_id):
-                    assert part_id in known
+                    grown.append(part_id in known)
                 case _:
                     pass
             if published.event.type == "session.idle":
                 break
+        assert set(grown) == {True}
 
 
-async def test_calls_of_one_answer_run_side_by_side() -> None:
+async def test_calls_of_one_answer_run_concurrently() -> None:
     both_are_here = asyncio.Barrier(2)
 
-    async def meet(wanted: EchoInput, _: ToolContext) -> ToolResult:
+    async def wait_for_both(wanted: EchoInput, _: ToolContext) -> ToolResult:
         await both_are_here.wait()
         return ToolResult(title="", output=f"met {wanted.words}")
 
-    tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=meet)
+    tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=wait_for_both)
     calls = [UseTool(tool="meet", input={"words": "a"}), UseTool(tool="meet", input={"words": "b"})]
     async with asyncio.timeout(60), open_engine(calls, [Say(text="done")], tools=(tool,)) as engine:
         session = await start(engine)
@@ -167,7 +169,7 @@ async def test_calls_of_one_answer_run_side_by_side() -> None:
         assert (await summarise(engine, session))[1] == ("A", "StepStart meet=met a meet=met b StepFinish")
 
 
-async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
+async def test_an_invalid_call_tells_the_model_why() -> None:
     bad = [
         UseTool(tool="nosuch", input={}),
         UseTool(tool="echo", raw="{not json"),
@@ -190,7 +192,7 @@ async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
         assert [tool.name for tool in engine.provider.requests[0].tools] == ["echo"]
 
 
-async def test_a_tool_that_breaks_ends_its_call_and_not_the_run() -> None:
+async def test_a_tool_that_raises_fails_its_call_and_not_the_run() -> None:
     async def burst(_: EchoInput, __: ToolContext) -> ToolResult:
         raise ZeroDivisionError("a bug in a tool")
 
@@ -206,8 +208,8 @@ async def test_a_tool_that_breaks_ends_its_call_and_not_the_run() -> None:
         ]
 
 
-async def test_calls_that_share_an_id_are_told_apart() -> None:
-    class Twins:
+async def test_calls_with_the_same_id_are_told_apart() -> None:
+    class EqualIdProvider:
         """A server that gives both calls of an answer the same id."""
 
         async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
@@ -217,7 +219,7 @@ async def test_calls_that_share_an_id_are_told_apart() -> None:
                 yield ToolCall(call_id="call_0", tool="echo", raw='{"words":"b"}')
             yield Finished(reason="stop", usage=Usage())
 
-    async with open_engine(provider=Twins()) as engine:
+    async with open_engine(provider=EqualIdProvider()) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
         calls = [
@@ -230,7 +232,7 @@ async def test_calls_that_share_an_id_are_told_apart() -> None:
         assert len(await engine.api.list_messages(session)) == 3
 
 
-async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_goes_on() -> None:
+async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_continues() -> None:
     script = ([Say(text="half"), Fail(message="no such thing", status=400)], [Say(text="again")])
     async with open_engine(*script) as engine:
         session = await start(engine)
@@ -244,7 +246,7 @@ async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_goes_on()
         assert (await summarise(engine, session))[1] == ("A", "StepStart 'half'")
 
 
-async def test_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_the_model() -> None:
+async def test_a_transient_error_is_retried_and_the_partial_answer_is_not_shown_to_the_model() -> None:
     clock = HandClock(NOW)
     busy = [Think(text="hm"), Say(text="half an ans"), Fail(message="overloaded", status=529, retryable=True)]
     script = (busy, [Say(text="whole")], [Say(text="more")])
@@ -252,7 +254,7 @@ async def test_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_
         session = await start(engine)
         listening = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-        retry = await until_retry(listening)
+        retry = await wait_for_retry(listening)
         await clock.somebody_sleeps(2)
         clock.turn(60_000)
         answer = info(await asking)
@@ -271,7 +273,7 @@ async def test_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_
         )
 
 
-async def test_a_provider_that_never_recovers_is_given_up_after_five_more_tries() -> None:
+async def test_a_provider_that_never_recovers_is_given_up_after_five_retries() -> None:
     clock = HandClock(NOW)
     script = [[Fail(message="overloaded", status=529, retryable=True)]] * 9
     async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine:
@@ -280,7 +282,7 @@ async def test_a_provider_that_never_recovers_is_given_up_after_five_more_tries(
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         attempts = []
         for _ in range(5):
-            attempts.append((await until_retry(listening)).attempt)
+            attempts.append((await wait_for_retry(listening)).attempt)
             await clock.somebody_sleeps(2)
             clock.turn(60_000)
         answer = info(await asking)
@@ -290,13 +292,13 @@ async def test_a_provider_that_never_recovers_is_given_up_after_five_more_tries(
         assert len(engine.provider.requests) == 6
 
 
-async def test_a_wait_for_another_try_can_be_aborted() -> None:
+async def test_a_wait_for_a_retry_can_be_aborted() -> None:
     script = [[Fail(message="slow down", status=429, retryable=True)]] * 2
     async with asyncio.timeout(60), open_engine(*script) as engine:
         session = await start(engine)
         listening = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-        await until_retry(listening)
+        await wait_for_retry(listening)
         await engine.api.abort(session)
 
         assert isinstance(info(await asking).error, AbortedFailure)
@@ -307,12 +309,12 @@ HOUR = 3_600_000
 LIMITED = Fail(message="slow down", status=429, retryable=True, wait_ms=HOUR)
 
 
-async def test_an_hour_that_a_provider_asks_for_is_waited_and_seen_and_can_be_aborted() -> None:
+async def test_a_wait_of_an_hour_is_reported_and_can_be_aborted() -> None:
     async with asyncio.timeout(60), open_engine([LIMITED], [Say(text="never")]) as engine:
         session = await start(engine)
         listening = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-        await until_retry(listening)
+        await wait_for_retry(listening)
 
         assert await engine.api.get_status(session) == Retry(attempt=1, message="slow down", next=NOW + HOUR)
         await engine.api.abort(session)
@@ -322,7 +324,7 @@ async def test_an_hour_that_a_provider_asks_for_is_waited_and_seen_and_can_be_ab
 @pytest.mark.parametrize(
     ("turn", "texts"), [(None, "after an hour"), (2 * HOUR / 1000, "after an hour"), (HOUR / 1000, "")]
 )
-async def test_a_wait_that_would_outlast_the_deadline_is_not_begun(turn: float | None, texts: str) -> None:
+async def test_a_wait_that_would_exceed_the_deadline_is_not_started(turn: float | None, texts: str) -> None:
     clock, deadlines = HandClock(NOW), RunDeadlines(turn=turn)
     script = [LIMITED], [Say(text="after an hour")]
     async with asyncio.timeout(60), open_engine(*script, clock=clock, deadlines=deadlines) as engine:
@@ -337,7 +339,7 @@ async def test_a_wait_that_would_outlast_the_deadline_is_not_begun(turn: float |
         assert isinstance(info(answer).error, ApiFailure) == (not texts)
 
 
-async def test_an_answer_that_broke_off_after_its_calls_is_not_asked_for_again() -> None:
+async def test_an_answer_that_broke_off_after_its_calls_is_not_requested_again() -> None:
     broken = [UseTool(tool="echo", input={"words": "done once"}), Fail(message="reset", retryable=True)]
     async with asyncio.timeout(60), open_engine(broken, [Say(text="I saw it.")]) as engine:
         session = await start(engine)
@@ -350,41 +352,41 @@ async def test_an_answer_that_broke_off_after_its_calls_is_not_asked_for_again()
         ]
 
 
-async def test_a_stream_that_ends_without_its_end_is_tried_again_and_is_no_answer() -> None:
-    class Cut:
+async def test_a_stream_without_an_end_is_retried() -> None:
+    class TruncatingProvider:
         async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
             yield Started()
             yield TextDelta(id="1", text=f"half of {len(request.messages)}")
 
     clock = HandClock(NOW)
-    async with asyncio.timeout(60), open_engine(provider=Cut(), clock=clock) as engine:
+    async with asyncio.timeout(60), open_engine(provider=TruncatingProvider(), clock=clock) as engine:
         session = await start(engine)
         listening = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         for _ in range(5):
-            await until_retry(listening)
+            await wait_for_retry(listening)
             await clock.somebody_sleeps(2)
             clock.turn(60_000)
 
         assert isinstance(info(await asking).error, ApiFailure)
 
 
-async def test_a_bug_in_a_provider_ends_the_run_and_leaves_nothing_open() -> None:
+async def test_an_exception_in_a_provider_ends_the_run_and_leaves_nothing_open() -> None:
     reached = asyncio.Event()
 
-    async def hang_on(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
+    async def signal_and_hang(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
         reached.set()
         return await hang(wanted, ctx)
 
-    class Broken:
+    class FailingProvider:
         async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
             yield Started()
             yield ToolCall(call_id="c", tool="hang", raw='{"words":""}')
             await reached.wait()
             raise KeyError("a bug in an adapter")
 
-    tool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang_on)
-    async with asyncio.timeout(60), open_engine(provider=Broken(), tools=(tool,)) as engine:
+    tool = Tool(name="hang", about="Never return.", takes=EchoInput, run=signal_and_hang)
+    async with asyncio.timeout(60), open_engine(provider=FailingProvider(), tools=(tool,)) as engine:
         session = await start(engine)
         broke = info(await engine.api.prompt(session, text_prompt("go")))
 
@@ -395,7 +397,7 @@ async def test_a_bug_in_a_provider_ends_the_run_and_leaves_nothing_open() -> Non
         ]
 
 
-async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> None:
+async def test_abort_settles_open_parts_and_the_next_prompt_is_answered() -> None:
     clock = HandClock(NOW)
     script = (
         [Say(text="I begin."), UseTool(tool="hang", input={"words": ""}), Wait(seconds=99)],
@@ -405,7 +407,7 @@ async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> N
         session = await start(engine)
         listening = engine.api.events()
         prompt = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-        await until_running(listening)
+        await wait_until_running(listening)
         assert await engine.api.abort(session) is True
         stopped = info(await prompt)
 
@@ -418,7 +420,7 @@ async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> N
         assert await engine.api.abort(session) is False
 
 
-async def test_abort_before_the_run_has_begun_still_ends_it() -> None:
+async def test_abort_before_the_run_has_begun_ends_it() -> None:
     async with asyncio.timeout(60), open_engine([Say(text="never")], tools=(HANG,)) as engine:
         session = await start(engine)
         prompt = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
@@ -466,7 +468,7 @@ async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
         assert len(engine.provider.requests) == 2
 
 
-async def test_the_same_message_id_sent_ten_times_at_once_is_one_prompt_and_one_run() -> None:
+async def test_a_message_id_sent_ten_times_at_once_is_one_prompt_and_one_run() -> None:
     async with open_engine([Say(text="once")], [Say(text="twice")]) as engine:
         session = await start(engine)
         id = Mint(lambda: NOW, bytes).message()
@@ -479,7 +481,7 @@ async def test_the_same_message_id_sent_ten_times_at_once_is_one_prompt_and_one_
         assert len(engine.provider.requests) == 1
 
 
-async def test_a_prompt_that_wants_no_reply_is_stored_and_nothing_runs() -> None:
+async def test_a_prompt_that_wants_no_reply_is_stored_and_starts_no_run() -> None:
     async with open_engine() as engine:
         session = await start(engine)
         kept = await engine.api.prompt(session, text_prompt("note", no_reply=True))
@@ -488,7 +490,7 @@ async def test_a_prompt_that_wants_no_reply_is_stored_and_nothing_runs() -> None
         assert engine.provider.requests == []
 
 
-async def test_a_mistake_in_a_prompt_stores_nothing() -> None:
+async def test_an_invalid_prompt_stores_nothing() -> None:
     async with open_engine() as engine:
         session = await start(engine)
         with pytest.raises(NotFoundError, match="there is no agent 'nobody'"):
@@ -506,7 +508,7 @@ async def test_a_mistake_in_a_prompt_stores_nothing() -> None:
         assert await engine.api.list_messages(session) == []
 
 
-async def test_what_nobody_can_be_asked_about_is_refused_and_the_run_ends() -> None:
+async def test_a_call_that_nobody_can_approve_is_refused_and_ends_the_run() -> None:
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
     async with open_engine(
         [UseTool(tool="echo", input={"words": "x"})], [Say(text="never")], rules=rules
@@ -521,7 +523,7 @@ async def test_what_nobody_can_be_asked_about_is_refused_and_the_run_ends() -> N
         assert len(engine.provider.requests) == 1
 
 
-async def test_what_a_rule_forbids_is_told_to_the_model_and_it_goes_on() -> None:
+async def test_a_denied_call_is_reported_to_the_model_which_continues() -> None:
     rules = (Rule(permission="echo", pattern="*", action="deny"),)
     async with open_engine(
         [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok then")], rules=rules
@@ -532,7 +534,7 @@ async def test_what_a_rule_forbids_is_told_to_the_model_and_it_goes_on() -> None
         assert (await summarise(engine, session))[2] == ("A", "StepStart 'ok then' StepFinish")
 
 
-async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
+async def test_a_tool_denied_by_the_session_is_not_offered() -> None:
     deny = (Rule(permission="echo", pattern="*", action="deny"),)
     async with open_engine([Say(text="ok")]) as engine:
         session = await engine.api.create_session(SessionInput(permission=deny))
@@ -541,7 +543,7 @@ async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
         assert engine.provider.requests[0].tools == ()
 
 
-async def test_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
+async def test_an_agent_stops_at_its_step_limit_and_its_last_step_has_no_tools() -> None:
     script = [[UseTool(tool="echo", input={"words": "x"})]] * 9
     async with open_engine(*script, steps=3) as engine:
         await engine.api.prompt(await start(engine), text_prompt("go"))
@@ -549,14 +551,14 @@ async def test_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> N
         assert [len(request.tools) for request in engine.provider.requests] == [1, 1, 0]
 
 
-def invalid(tool: str, offered: str = "none") -> str:
+def unavailable(tool: str, offered: str = "none") -> str:
     return (
         "invalid=The arguments provided to the tool are invalid: "
         f"the tool {tool!r} is not available in this step; there are {offered}"
     )
 
 
-async def test_a_tool_that_the_prompt_switched_off_is_not_run() -> None:
+async def test_a_tool_disabled_by_the_prompt_is_not_run() -> None:
     script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]
     async with open_engine(*script, tools=(ECHO, INVALID)) as engine:
         session = await start(engine)
@@ -564,7 +566,7 @@ async def test_a_tool_that_the_prompt_switched_off_is_not_run() -> None:
 
         assert await summarise(engine, session) == [
             ("U", "'go'"),
-            ("A", f"StepStart {invalid('echo')} StepFinish"),
+            ("A", f"StepStart {unavailable('echo')} StepFinish"),
             ("A", "StepStart 'ok' StepFinish"),
         ]
         assert (await engine.api.get_session(session)).permission == (
@@ -580,21 +582,21 @@ async def test_a_call_on_the_last_step_is_not_run() -> None:
 
         assert [parts for _, parts in (await summarise(engine, session))[1:]] == [
             "StepStart echo=x StepFinish",
-            f"StepStart {invalid('echo')} StepFinish",
+            f"StepStart {unavailable('echo')} StepFinish",
         ]
 
 
-async def test_a_tool_that_the_session_forbids_is_not_run() -> None:
+async def test_a_tool_denied_by_the_session_is_not_run() -> None:
     deny = (Rule(permission="echo", pattern="*", action="deny"),)
     script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]
     async with open_engine(*script, tools=(ECHO, INVALID)) as engine:
         session = (await engine.api.create_session(SessionInput(permission=deny))).id
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert (await summarise(engine, session))[1] == ("A", f"StepStart {invalid('echo')} StepFinish")
+        assert (await summarise(engine, session))[1] == ("A", f"StepStart {unavailable('echo')} StepFinish")
 
 
-async def test_a_call_within_a_batch_is_run_only_if_its_tool_is_offered() -> None:
+async def test_a_call_within_a_batch_runs_only_if_its_tool_is_offered() -> None:
     calls = [{"tool": "echo", "parameters": {"words": "x"}}]
     script = [UseTool(tool="batch", input={"tool_calls": calls})], [Say(text="ok")]
     async with open_engine(*script, tools=(ECHO, BATCH, INVALID)) as engine:
@@ -610,7 +612,7 @@ async def test_a_call_within_a_batch_is_run_only_if_its_tool_is_offered() -> Non
         )
 
 
-async def test_tools_of_a_prompt_hold_for_the_session_until_they_are_switched_again() -> None:
+async def test_tools_switched_by_a_prompt_stay_switched_in_the_session() -> None:
     echo = UseTool(tool="echo", input={"words": "x"})
     script = [[Say(text="one")], [echo], [Say(text="two")], [echo], [Say(text="three")]]
     kept = Rule(permission="bash", pattern="rm *", action="deny")
@@ -622,7 +624,7 @@ async def test_tools_of_a_prompt_hold_for_the_session_until_they_are_switched_ag
 
         assert [parts for role, parts in await summarise(engine, session) if role == "A"] == [
             "StepStart 'one' StepFinish",
-            f"StepStart {invalid('echo')} StepFinish",
+            f"StepStart {unavailable('echo')} StepFinish",
             "StepStart 'two' StepFinish",
             "StepStart echo=x StepFinish",
             "StepStart 'three' StepFinish",
@@ -633,7 +635,7 @@ async def test_tools_of_a_prompt_hold_for_the_session_until_they_are_switched_ag
         )
 
 
-async def test_tools_of_a_prompt_that_wants_no_reply_become_rules_too() -> None:
+async def test_tools_switched_by_a_prompt_without_reply_become_rules() -> None:
     async with open_engine() as engine:
         session = await start(engine)
         await engine.api.prompt(
@@ -646,7 +648,7 @@ async def test_tools_of_a_prompt_that_wants_no_reply_become_rules_too() -> None:
         )
 
 
-async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -> None:
+async def test_tools_switched_by_a_prompt_during_a_run_apply_in_that_run() -> None:
     clock = HandClock(NOW)
     script = (
         [Wait(seconds=1), Say(text="one")],
@@ -669,7 +671,7 @@ async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -
         ]
 
 
-async def test_a_model_that_repeats_itself_is_told_and_then_stopped() -> None:
+async def test_a_model_that_repeats_itself_is_warned_and_then_stopped() -> None:
     script = [[UseTool(tool="echo", input={"words": "again"})]] * 9
     rules = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
     async with open_engine(*script, rules=rules) as engine:
@@ -689,18 +691,18 @@ DOOM = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
 SIX = [UseTool(tool="echo", input={"words": "again"})] * 6
 
 
-def calls_in(messages: list[MessageWithParts]) -> list[str]:
+def list_calls(messages: list[MessageWithParts]) -> list[str]:
     return [
         summarise_part(part)[:34] for each in messages for part in each.parts if isinstance(part, ToolPart)
     ]
 
 
-async def test_the_same_calls_in_one_answer_are_told_of_before_they_are_made() -> None:
+async def test_identical_calls_of_one_answer_are_reported_before_they_run() -> None:
     async with open_engine(SIX, [Say(text="enough")], rules=DOOM) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert calls_in(await engine.api.list_messages(session)) == [
+        assert list_calls(await engine.api.list_messages(session)) == [
             *["echo=again"] * 2,
             *["echo!This call was not carried out"] * 4,
         ]
@@ -708,7 +710,7 @@ async def test_the_same_calls_in_one_answer_are_told_of_before_they_are_made() -
 
 
 @pytest.mark.parametrize("continue_on_deny", [False, True])
-async def test_a_person_who_says_no_to_a_loop_ends_the_run(continue_on_deny: bool) -> None:
+async def test_a_person_who_rejects_a_repetition_ends_the_run(continue_on_deny: bool) -> None:
     permitting = PermissionSettings(policy=AskPolicy(answered=True))
     async with (
         asyncio.timeout(60),
@@ -728,12 +730,12 @@ async def test_a_person_who_says_no_to_a_loop_ends_the_run(continue_on_deny: boo
         await running
 
         assert (asked.permission, asked.patterns) == ("doom_loop", ("echo",))
-        assert "echo=again" not in calls_in(await engine.api.list_messages(session))[2:]
+        assert "echo=again" not in list_calls(await engine.api.list_messages(session))[2:]
         assert len(engine.provider.requests) == 1
 
 
 @pytest.mark.parametrize(("continue_on_deny", "steps"), [(False, 1), (True, 2)])
-async def test_a_run_goes_on_after_a_no_only_if_that_is_configured(
+async def test_a_run_continues_after_a_rejection_only_if_configured(
     continue_on_deny: bool, steps: int
 ) -> None:
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
@@ -756,11 +758,11 @@ async def test_a_run_goes_on_after_a_no_only_if_that_is_configured(
         await engine.api.reply_permission(asked.id, "reject")
         await running
 
-        assert calls_in(await engine.api.list_messages(session)) == ["echo!The user rejected permission "]
+        assert list_calls(await engine.api.list_messages(session)) == ["echo!The user rejected permission "]
         assert len(engine.provider.requests) == steps
 
 
-async def test_a_model_may_repeat_itself_where_that_is_allowed() -> None:
+async def test_a_model_may_repeat_itself_if_allowed() -> None:
     script = [*[[UseTool(tool="echo", input={"words": "again"})]] * 5, [Say(text="enough")]]
     async with open_engine(*script) as engine:
         session = await start(engine)
@@ -770,7 +772,7 @@ async def test_a_model_may_repeat_itself_where_that_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("wrap", [WRAP, WRAP + (1 << 36)], ids=["2026", "2028"])
-async def test_a_session_from_before_the_wrap_of_ids_goes_on_after_it(wrap: int) -> None:
+async def test_a_session_from_before_the_wrap_of_ids_continues_after_it(wrap: int) -> None:
     clock, store = HandClock(wrap - 60_000), MemoryStore()
     async with open_engine([Say(text="before")], clock=clock, store=store) as engine:
         session = await start(engine)
@@ -805,7 +807,7 @@ async def test_a_clock_that_steps_back_does_not_put_new_messages_before_old_ones
         assert len(engine.provider.requests) == 2
 
 
-async def test_ids_from_a_client_whose_clock_is_ahead_or_behind_do_not_confuse_the_run() -> None:
+async def test_ids_of_a_client_with_a_wrong_clock_do_not_confuse_the_run() -> None:
     async with open_engine([Say(text="one")], [Say(text="two")]) as engine:
         session = await start(engine)
         for skew in (600_000, -600_000):
@@ -824,14 +826,14 @@ async def hang(_: EchoInput, __: ToolContext) -> ToolResult:
 HANG: AnyTool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang)
 
 
-async def until_retry(listening: AsyncIterator[PublishedEvent]) -> Retry:
+async def wait_for_retry(listening: AsyncIterator[PublishedEvent]) -> Retry:
     async for published in listening:
         if isinstance(published.event, StatusChanged) and isinstance(published.event.status, Retry):
             return published.event.status
     raise AssertionError("the stream of events does not end")
 
 
-async def until_running(listening: AsyncIterator[PublishedEvent]) -> None:
+async def wait_until_running(listening: AsyncIterator[PublishedEvent]) -> None:
     async for published in listening:
         match published.event:
             case PartUpdated(part=ToolPart(state=RunningState())):

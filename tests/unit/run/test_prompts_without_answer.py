@@ -27,7 +27,7 @@ from weft.testing.clock import HandClock
 PATIENCE = 60
 
 
-def unreadable(_: Mapping[str, str]) -> tuple[Instruction, ...]:
+def fail_to_read(_: Mapping[str, str]) -> tuple[Instruction, ...]:
     raise RuntimeError("the instructions are on fire")
 
 
@@ -40,12 +40,12 @@ def info(message: MessageWithParts) -> AssistantMessage:
     return message.info
 
 
-def words(message: MessageWithParts) -> str:
+def text_of(message: MessageWithParts) -> str:
     return " ".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 
-async def test_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_answer() -> None:
-    async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], instructions=unreadable) as engine:
+async def test_a_run_that_fails_before_any_answer_stores_the_reason_as_the_answer() -> None:
+    async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], instructions=fail_to_read) as engine:
         session, listening = await start(engine), engine.api.events()
         answer = await engine.api.prompt(session, text_prompt("go"))
         collected: list[Event] = []
@@ -64,7 +64,7 @@ async def test_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_answ
         assert engine.provider.requests == []
 
 
-async def test_a_prompt_that_is_aborted_before_its_run_has_begun_says_so() -> None:
+async def test_a_prompt_aborted_before_its_run_began_has_an_aborted_answer() -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="never")], [Say(text="fresh")]) as engine:
         session = await start(engine)
         id = (await engine.api.submit(session, text_prompt("go"))).info.id
@@ -80,7 +80,7 @@ async def test_a_prompt_that_is_aborted_before_its_run_has_begun_says_so() -> No
         assert info(await engine.api.prompt(session, text_prompt("again"))).finish == "stop"
 
 
-async def test_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_is_not_answered() -> None:
+async def test_a_prompt_waiting_behind_an_aborted_answer_gets_a_failed_answer() -> None:
     clock = HandClock(NOW)
     script = ([Say(text="one"), Wait(seconds=99)], [Say(text="fresh")])
     async with asyncio.timeout(PATIENCE), open_engine(*script, clock=clock) as engine:
@@ -94,11 +94,13 @@ async def test_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_is_n
 
         both = info(await first), info(await second)
         assert all(isinstance(each.error, AbortedFailure) for each in both)
-        asked = [each.info.id for each in await engine.api.list_messages(session) if words(each) == "second"]
+        asked = [
+            each.info.id for each in await engine.api.list_messages(session) if text_of(each) == "second"
+        ]
         assert [both[1].parent_id] == asked
 
 
-class Refusing(MemoryStore):
+class FullDiskStore(MemoryStore):
     """A store whose disk is full when an answer is stored."""
 
     async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
@@ -107,8 +109,8 @@ class Refusing(MemoryStore):
         await super().apply(*events, leases=leases)
 
 
-async def test_a_failure_that_cannot_be_stored_is_raised_and_the_session_rests() -> None:
-    async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=Refusing()) as engine:
+async def test_a_failure_that_cannot_be_stored_is_raised_and_the_session_becomes_idle() -> None:
+    async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=FullDiskStore()) as engine:
         session, listening = await start(engine), engine.api.events()
         with pytest.raises(StoreError, match="no space left"):
             await engine.api.prompt(session, text_prompt("go"))
@@ -120,19 +122,20 @@ async def test_a_failure_that_cannot_be_stored_is_raised_and_the_session_rests()
         assert await engine.api.list_status() == {}
 
 
-async def test_the_last_line_is_there_also_when_nothing_can_be_stored(
+async def test_the_json_result_is_printed_even_if_nothing_can_be_stored(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=Refusing()) as engine:
+    async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=FullDiskStore()) as engine:
         session = await start(engine)
-        code = await follow(engine.api, session, text_prompt("go"), JsonScreen(session, HandClock(NOW)))
+        screen = JsonScreen(session, HandClock(NOW))
+        code = await follow(engine.api, await engine.api.get_session(session), text_prompt("go"), screen)
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
 
     assert (code, last["type"], last["status"]) == (1, "result", "failed")
     assert "no space left" in str(last["error"])
 
 
-async def test_a_prompt_that_was_answered_before_gives_its_answer_back_and_starts_nothing() -> None:
+async def test_an_answered_prompt_sent_again_returns_its_answer_and_starts_nothing() -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="one")], [Say(text="two")]) as engine:
         session, mint = await start(engine), Mint(lambda: NOW, bytes)
         first = text_prompt("go", message_id=mint.message())
@@ -143,15 +146,15 @@ async def test_a_prompt_that_was_answered_before_gives_its_answer_back_and_start
         assert await engine.api.prompt(session, first) == answer
         assert (await engine.api.submit(session, first)).info.id == first.message_id
         assert await engine.api.list_messages(session) == before
-        assert words(later) == "two"
-        await engine.api.touch_session(session)
+        assert text_of(later) == "two"
+        await engine.api.rename_session(session, "seen")
         async for published in listening:
             assert not isinstance(published.event, StatusChanged)
             if published.event.type == "session.updated":
                 break
 
 
-async def test_a_prompt_that_nobody_answered_before_a_crash_is_answered_when_it_is_sent_again() -> None:
+async def test_a_prompt_left_unanswered_by_a_crash_is_answered_when_sent_again() -> None:
     store, asked = MemoryStore(), text_prompt("go", message_id=Mint(lambda: NOW, bytes).message())
     async with open_engine(store=store) as engine:
         session = await start(engine)
@@ -160,28 +163,29 @@ async def test_a_prompt_that_nobody_answered_before_a_crash_is_answered_when_it_
         answer = await engine.api.prompt(session, asked)
 
         assert info(answer).parent_id == kept.info.id
-        assert words(answer) == "here"
+        assert text_of(answer) == "here"
         assert len(await engine.api.list_messages(session)) == 2
 
 
-class Uncounted(MemoryStore):
+class FailingEditStore(MemoryStore):
     """A store that cannot store what a step spent."""
 
     async def edit(
         self,
         id: SessionID,
         editor: Callable[[SessionInfo], SessionInfo],
-        *,
+        *events: Durable,
         leases: Sequence[LeaseToken] = NO_LEASES,
     ) -> SessionInfo:
-        if any(isinstance(each.info, AssistantMessage) for each in await self.list_messages(id)):
+        has_answer = any(isinstance(each.info, AssistantMessage) for each in await self.list_messages(id))
+        if has_answer and not events:
             raise StoreError("a book is missing")
-        return await super().edit(id, editor, leases=leases)
+        return await super().edit(id, editor, *events, leases=leases)
 
 
-async def test_a_run_that_breaks_between_two_steps_ends_in_the_reason_and_not_in_a_call() -> None:
+async def test_a_run_that_fails_between_two_steps_ends_with_the_reason() -> None:
     script = ([UseTool(tool="echo", input={"words": "x"})], [Say(text="never")])
-    async with asyncio.timeout(PATIENCE), open_engine(*script, store=Uncounted()) as engine:
+    async with asyncio.timeout(PATIENCE), open_engine(*script, store=FailingEditStore()) as engine:
         session = await start(engine)
         answer = await engine.api.prompt(session, text_prompt("go"))
 

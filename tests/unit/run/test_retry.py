@@ -27,44 +27,44 @@ def fault(*, wait_ms: int | None = None, retryable: bool = True) -> ProviderErro
     return error
 
 
-def test_the_wait_doubles_up_to_half_a_minute() -> None:
+def test_the_wait_doubles_up_to_thirty_seconds() -> None:
     waits = [find_retry_wait(fault(), attempt=n, jitter=0) for n in range(1, 7)]
 
     assert waits == [2000, 4000, 8000, 16000, 30000, None]
 
 
-def test_what_the_provider_asks_for_is_waited_but_never_no_time_at_all() -> None:
+def test_the_wait_requested_by_the_provider_is_kept_but_never_zero() -> None:
     for asked, waited in ((1500, 1500), (30_000, 30_000), (700_000, 700_000), (0, 250), (-5000, 250)):
         assert find_retry_wait(fault(wait_ms=asked), attempt=1, jitter=0.5) == waited
 
 
-def test_an_hour_that_the_provider_asks_for_is_waited_if_the_deadline_allows() -> None:
+def test_a_wait_of_an_hour_is_accepted_if_the_deadline_allows() -> None:
     hour = 3_600_000
 
-    def decided(left_ms: int | None) -> int | None:
+    def find_wait(left_ms: int | None) -> int | None:
         return find_retry_wait(fault(wait_ms=hour), attempt=1, jitter=0, left_ms=left_ms)
 
-    assert decided(None) == hour
-    assert decided(hour + 1) == hour
-    assert decided(hour) is None
+    assert find_wait(None) == hour
+    assert find_wait(hour + 1) == hour
+    assert find_wait(hour) is None
 
 
-def test_a_wait_of_our_own_choice_does_not_outlast_the_deadline() -> None:
+def test_our_own_wait_does_not_exceed_the_deadline() -> None:
     assert find_retry_wait(fault(), attempt=1, jitter=0, left_ms=2001) == 2000
     assert find_retry_wait(fault(), attempt=1, jitter=0, left_ms=1000) is None
 
 
-def test_a_fault_that_will_not_pass_is_not_tried_again() -> None:
+def test_a_permanent_fault_is_not_retried() -> None:
     assert find_retry_wait(fault(retryable=False), attempt=1, jitter=0) is None
 
 
-def test_with_another_model_at_hand_a_hiccup_is_sat_out_and_a_limit_is_not() -> None:
-    def decided(attempt: int, wait_ms: int | None = None) -> int | None:
+def test_with_a_fallback_a_short_wait_is_retried_and_a_long_one_is_not() -> None:
+    def find_wait(attempt: int, wait_ms: int | None = None) -> int | None:
         return find_retry_wait(fault(wait_ms=wait_ms), attempt=attempt, jitter=0, limits=WITH_FALLBACK)
 
-    assert [decided(n) for n in (1, 2, 3)] == [2000, 4000, None]
-    assert decided(1, wait_ms=60_000) is None
-    assert decided(1, wait_ms=15_000) == 15_000
+    assert [find_wait(n) for n in (1, 2, 3)] == [2000, 4000, None]
+    assert find_wait(1, wait_ms=60_000) is None
+    assert find_wait(1, wait_ms=15_000) == 15_000
 
 
 def test_equal_waits_get_different_jitter() -> None:
@@ -79,13 +79,13 @@ def test_another_model_is_asked_unless_it_would_fail_for_the_same_reason(name: F
     assert is_worth_fallback(kind(name)) == (name not in NO_FALLBACK_KINDS and name != "unknown")
 
 
-def test_of_faults_of_no_known_kind_only_what_was_thought_to_pass_is_for_another_model() -> None:
+def test_of_unknown_faults_only_retryable_ones_go_to_another_model() -> None:
     assert is_worth_fallback(fault(retryable=True))
     assert not is_worth_fallback(fault(retryable=False))
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(-(10**9), 10**9), st.floats(0, 1)), max_size=50))
-def test_however_a_provider_fails_it_ends_after_five_retries_and_72_seconds_of_waits_that_we_choose(
+def test_retries_end_after_five_attempts_and_72_seconds_of_our_own_waits(
     faults: list[tuple[int | None, float]],
 ) -> None:
     waited = tries = 0
@@ -110,7 +110,7 @@ def kind(name: FaultKind, *, retryable: bool = False) -> ProviderError:
     return error
 
 
-def tried(error: ProviderError | None, attempt: Attempt = START, **facts: bool) -> TriedAttempt:
+def tried_attempt(error: ProviderError | None, attempt: Attempt = START, **facts: bool) -> TriedAttempt:
     return TriedAttempt(attempt=attempt, error=error, **facts)
 
 
@@ -119,57 +119,59 @@ def test_the_first_model_of_the_chain_is_asked_first() -> None:
 
 
 def test_a_complete_answer_needs_no_other_attempt() -> None:
-    assert next_attempt([FIRST, SECOND], [tried(None)]) is None
+    assert next_attempt([FIRST, SECOND], [tried_attempt(None)]) is None
 
 
-def test_after_a_piece_of_a_summary_comes_the_next_piece() -> None:
-    assert next_attempt([FIRST], [tried(None, has_more=True)]) == Attempt(model=FIRST, change="piece")
+def test_a_piece_of_a_summary_is_followed_by_the_next() -> None:
+    assert next_attempt([FIRST], [tried_attempt(None, has_more=True)]) == Attempt(model=FIRST, change="piece")
 
 
-def test_a_fault_that_may_pass_is_retried_with_the_same_request_after_a_longer_wait_each_time() -> None:
-    first = tried(fault())
+def test_a_transient_fault_is_retried_with_the_same_request_and_longer_waits() -> None:
+    first = tried_attempt(fault())
     again = next_attempt([FIRST], [first])
     assert again == Attempt(model=FIRST, change="same", wait_ms=2000)
-    assert next_attempt([FIRST], [first, tried(fault(), again)]) == Attempt(
+    assert next_attempt([FIRST], [first, tried_attempt(fault(), again)]) == Attempt(
         model=FIRST, change="same", wait_ms=4000
     )
 
 
-def test_the_retries_of_another_request_do_not_count() -> None:
-    first = tried(fault())
-    retries = [tried(fault(), Attempt(model=FIRST, change="same", wait_ms=2000)) for _ in range(MAX_RETRIES)]
+def test_retries_of_other_requests_do_not_count() -> None:
+    first = tried_attempt(fault())
+    retries = [
+        tried_attempt(fault(), Attempt(model=FIRST, change="same", wait_ms=2000)) for _ in range(MAX_RETRIES)
+    ]
     assert next_attempt([FIRST], [first, *retries]) is None
-    smaller = tried(fault(), Attempt(model=FIRST, change="smaller"))
+    smaller = tried_attempt(fault(), Attempt(model=FIRST, change="smaller"))
     assert next_attempt([FIRST], [first, *retries, smaller]) == Attempt(
         model=FIRST, change="same", wait_ms=2000
     )
 
 
-def test_a_request_that_does_not_fit_is_made_smaller_as_long_as_it_can_be() -> None:
+def test_a_request_that_does_not_fit_is_made_smaller_as_long_as_possible() -> None:
     chain = [FIRST, SECOND]
-    assert next_attempt(chain, [tried(kind("overflow"), can_shrink=True)]) == Attempt(
+    assert next_attempt(chain, [tried_attempt(kind("overflow"), can_shrink=True)]) == Attempt(
         model=FIRST, change="smaller"
     )
-    assert next_attempt(chain, [tried(kind("overflow"))]) is None
+    assert next_attempt(chain, [tried_attempt(kind("overflow"))]) is None
 
 
-def test_what_an_api_refused_is_excluded_before_another_model_is_asked() -> None:
+def test_refused_content_is_excluded_before_another_model_is_asked() -> None:
     chain = [FIRST, SECOND]
-    assert next_attempt(chain, [tried(kind("media"), can_exclude=True)]) == Attempt(
+    assert next_attempt(chain, [tried_attempt(kind("media"), can_exclude=True)]) == Attempt(
         model=FIRST, change="excluded"
     )
-    assert next_attempt(chain, [tried(kind("media"))]) == Attempt(model=SECOND, change="model")
+    assert next_attempt(chain, [tried_attempt(kind("media"))]) == Attempt(model=SECOND, change="model")
 
 
 def test_the_last_model_of_the_chain_is_the_last_attempt() -> None:
-    failed = [tried(kind("auth")), tried(kind("auth"), Attempt(model=SECOND, change="model"))]
+    failed = [tried_attempt(kind("auth")), tried_attempt(kind("auth"), Attempt(model=SECOND, change="model"))]
     assert next_attempt([FIRST, SECOND], failed[:1]) == Attempt(model=SECOND, change="model")
     assert next_attempt([FIRST, SECOND], failed) is None
 
 
-def test_an_empty_summary_is_requested_once_more_only() -> None:
-    first = tried(EmptySummaryError())
+def test_an_empty_summary_is_requested_once_more() -> None:
+    first = tried_attempt(EmptySummaryError())
     again = next_attempt([FIRST], [first])
     assert again is not None
     assert again.change == "same"
-    assert next_attempt([FIRST], [first, tried(EmptySummaryError(), again)]) is None
+    assert next_attempt([FIRST], [first, tried_attempt(EmptySummaryError(), again)]) is None

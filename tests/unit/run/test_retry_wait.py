@@ -20,7 +20,7 @@ from weft.run.runtime import RunDeadlines
 from weft.testing.clock import HandClock
 
 
-def limited(wait_ms: int | None = None) -> Fail:
+def rate_limit(wait_ms: int | None = None) -> Fail:
     return Fail(message="slow down", status=429, kind="rate-limit", retryable=True, wait_ms=wait_ms)
 
 
@@ -43,10 +43,10 @@ async def statuses(events: AsyncIterator[PublishedEvent]) -> list[AnyStatus]:
     return seen
 
 
-async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told() -> None:
+async def test_the_wait_requested_by_the_provider_is_kept_to_the_millisecond_and_reported() -> None:
     async with (
         asyncio.timeout(60),
-        open_engine([limited(12_345)], [Say(text="ok")], skip_waits=True) as engine,
+        open_engine([rate_limit(12_345)], [Say(text="ok")], skip_waits=True) as engine,
     ):
         session, events = await start(engine), engine.api.events()
         answer = await engine.api.prompt(session, text_prompt("go"))
@@ -60,9 +60,9 @@ async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told(
         ]
 
 
-async def test_a_wait_beyond_the_deadline_is_a_failure_at_once_that_says_what_was_asked() -> None:
+async def test_a_wait_beyond_the_deadline_fails_at_once_and_names_the_requested_wait() -> None:
     deadlines = RunDeadlines(turn=1800)
-    async with asyncio.timeout(60), open_engine([limited(3_600_000)], deadlines=deadlines) as engine:
+    async with asyncio.timeout(60), open_engine([rate_limit(3_600_000)], deadlines=deadlines) as engine:
         answer = await engine.api.prompt(await start(engine), text_prompt("go"))
         error = info(answer).error
 
@@ -72,9 +72,9 @@ async def test_a_wait_beyond_the_deadline_is_a_failure_at_once_that_says_what_wa
         assert len(engine.provider.requests) == 1
 
 
-async def test_many_long_waits_end_when_the_tries_do() -> None:
+async def test_long_waits_end_with_the_last_retry() -> None:
     clock = InstantClock(NOW)
-    async with asyncio.timeout(60), open_engine(*[[limited(400_000)]] * 9, clock=clock) as engine:
+    async with asyncio.timeout(60), open_engine(*[[rate_limit(400_000)]] * 9, clock=clock) as engine:
         answer = await engine.api.prompt(await start(engine), text_prompt("go"))
 
         assert isinstance(info(answer).error, ApiFailure)
@@ -82,16 +82,19 @@ async def test_many_long_waits_end_when_the_tries_do() -> None:
         assert len(engine.provider.requests) == MAX_RETRIES + 1
 
 
-async def test_tries_are_counted_however_short_their_waits() -> None:
-    async with asyncio.timeout(60), open_engine(*[[limited(0)]] * 20, skip_waits=True) as engine:
+async def test_retries_are_counted_however_short_their_waits() -> None:
+    async with asyncio.timeout(60), open_engine(*[[rate_limit(0)]] * 20, skip_waits=True) as engine:
         await engine.api.prompt(await start(engine), text_prompt("go"))
 
         assert len(engine.provider.requests) == MAX_RETRIES + 1
 
 
-async def test_a_long_wait_ends_at_once_when_it_is_aborted() -> None:
+async def test_a_long_wait_ends_at_once_when_aborted() -> None:
     clock = HandClock(NOW)
-    async with asyncio.timeout(60), open_engine([limited(800_000)], [Say(text="x")], clock=clock) as engine:
+    async with (
+        asyncio.timeout(60),
+        open_engine([rate_limit(800_000)], [Say(text="x")], clock=clock) as engine,
+    ):
         session = await start(engine)
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await clock.somebody_sleeps(800)
@@ -101,8 +104,8 @@ async def test_a_long_wait_ends_at_once_when_it_is_aborted() -> None:
         assert (clock.now(), len(engine.provider.requests)) == (NOW, 1)
 
 
-async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unwritten_call_is_gone() -> None:
-    class Halfway:
+async def test_parts_of_a_failed_attempt_are_kept_but_ignored_and_its_incomplete_call_is_removed() -> None:
+    class InterruptedProvider:
         """Thinks, speaks, begins to write a call, and breaks off; the second time it is whole."""
 
         def __init__(self) -> None:
@@ -118,7 +121,7 @@ async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unw
             yield TextDelta(id="1", text="whole")
             yield Finished(reason="stop", usage=Usage())
 
-    provider = Halfway()
+    provider = InterruptedProvider()
     async with asyncio.timeout(60), open_engine(provider=provider, skip_waits=True) as engine:
         session = await start(engine)
         answer = await engine.api.prompt(session, text_prompt("go"))
@@ -131,8 +134,8 @@ async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unw
         assert answer == (await engine.store.list_messages(session))[1]
 
 
-async def test_the_thoughts_of_a_failed_attempt_are_marked_too() -> None:
-    script = ([Think(text="hm"), limited(1)], [Say(text="ok")])
+async def test_thoughts_of_a_failed_attempt_are_ignored_too() -> None:
+    script = ([Think(text="hm"), rate_limit(1)], [Say(text="ok")])
     async with asyncio.timeout(60), open_engine(*script, skip_waits=True) as engine:
         answer = await engine.api.prompt(await start(engine), text_prompt("go"))
 

@@ -39,7 +39,7 @@ async def settle(tool: str, evidence: CallEvidence) -> CompletedState | ErrorSta
     return left.state
 
 
-async def test_files_of_another_machine_prove_nothing() -> None:
+async def test_files_of_another_machine_are_no_evidence() -> None:
     state = await settle("write", FILES)
     assert isinstance(state, ErrorState)
     assert state.error.endswith(ELSEWHERE)

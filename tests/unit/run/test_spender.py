@@ -52,7 +52,7 @@ async def start(engine: Engine, parent: SessionID | None = None) -> SessionID:
     return (await engine.api.create_session(SessionInput(title="T", parent_id=parent))).id
 
 
-async def heard(
+async def prompt_and_listen(
     engine: Engine, session: SessionID, words: str, **more: Any
 ) -> tuple[MessageWithParts, list[str]]:
     """Return the answer to a prompt, and the published warnings and failures."""
@@ -72,11 +72,11 @@ async def heard(
     return answer, notices
 
 
-async def test_the_call_that_would_break_a_budget_is_not_made_and_why_is_stored() -> None:
+async def test_a_call_that_would_exceed_a_budget_is_not_made_and_the_reason_is_stored() -> None:
     budget = Budget(cost=Decimal("0.12"))
     async with open_engine(*[call(str(n)) for n in range(9)], budgets=Budgets(session=budget)) as engine:
         session = await start(engine)
-        answer, notices = await heard(engine, session, "go")
+        answer, notices = await prompt_and_listen(engine, session, "go")
         stored = await engine.api.list_messages(session)
         spending = await engine.api.get_spending(session)
 
@@ -101,7 +101,7 @@ async def test_the_call_that_would_break_a_budget_is_not_made_and_why_is_stored(
     assert (spending.own.cost, spending.own.steps) == (3 * PRICE, 3)
 
 
-async def test_a_raised_budget_lets_it_go_on_where_it_stopped() -> None:
+async def test_a_session_continues_after_its_budget_is_raised() -> None:
     store = MemoryStore()
     low, high = (Budgets(session=Budget(steps=steps)) for steps in (1, 2))
     async with open_engine(call("first"), store=store, budgets=low) as engine:
@@ -122,12 +122,12 @@ async def test_a_raised_budget_lets_it_go_on_where_it_stopped() -> None:
     ]
 
 
-async def test_a_prompt_may_bring_a_budget_of_its_own_which_ends_with_its_run() -> None:
+async def test_a_prompt_may_have_a_budget_that_ends_with_its_run() -> None:
     script = (end(), call("a"), call("b"), end())
     async with open_engine(*script) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("before"))
-        stopped, notices = await heard(engine, session, "go", budget=Budget(steps=2))
+        stopped, notices = await prompt_and_listen(engine, session, "go", budget=Budget(steps=2))
         after = await engine.api.prompt(session, text_prompt("and now"))
 
     assert (failure(stopped).scope, failure(stopped).spent) == ("run", 2)
@@ -152,7 +152,7 @@ async def test_children_spend_the_budget_of_their_ancestors() -> None:
     assert len(engine.provider.requests) == 4
 
 
-async def test_eight_children_at_once_pass_a_budget_by_no_more_than_calls_took_beyond_expectation() -> None:
+async def test_eight_concurrent_children_exceed_a_budget_by_at_most_the_error_of_estimates() -> None:
     tasks = [
         UseTool(tool="task", input={"description": f"t{n}", "prompt": "do", "subagent_type": "worker"})
         for n in range(8)
@@ -172,7 +172,7 @@ async def test_eight_children_at_once_pass_a_budget_by_no_more_than_calls_took_b
     assert 2 <= len(engine.provider.requests) < 9
 
 
-async def test_a_run_with_a_budget_pays_for_the_children_it_sends_out() -> None:
+async def test_a_run_with_a_budget_pays_for_its_children() -> None:
     task = UseTool(tool="task", input={"description": "t", "prompt": "do", "subagent_type": "worker"})
     script = ([task, End(reason="tool-calls", usage=USED)], call(), call(), end(), end())
     worker = AgentInfo(name="worker", mode="subagent", permission=ALLOW)
@@ -187,7 +187,7 @@ async def test_a_run_with_a_budget_pays_for_the_children_it_sends_out() -> None:
     assert len(engine.provider.requests) == 3
 
 
-async def test_a_day_is_over_all_sessions_and_begins_anew() -> None:
+async def test_a_daily_budget_covers_all_sessions_and_starts_again_each_day() -> None:
     clock, store = HandClock(NOW), MemoryStore()
     budgets = Budgets(day=Budget(steps=2))
     async with open_engine(*[end()] * 9, clock=clock, store=store, budgets=budgets) as engine:
@@ -203,7 +203,7 @@ async def test_a_day_is_over_all_sessions_and_begins_anew() -> None:
     assert info(rested).error is None
 
 
-async def test_a_day_that_nobody_counted_is_counted_from_the_messages() -> None:
+async def test_an_uncounted_day_is_counted_from_the_messages() -> None:
     clock, store = HandClock(NOW), MemoryStore()
     async with open_engine(*[end()] * 9, clock=clock, store=store) as engine:
         for _ in range(2):
@@ -219,7 +219,7 @@ async def test_a_day_that_nobody_counted_is_counted_from_the_messages() -> None:
     assert sorted(entry["ledger"]["own"].get("steps", 0) for entry in kept["entries"].values()) == [0, 1, 1]
 
 
-async def test_two_processes_do_not_both_take_the_last_of_a_day() -> None:
+async def test_two_processes_cannot_both_spend_the_rest_of_a_day() -> None:
     clock, store = HandClock(NOW), MemoryStore()
     budgets = Budgets(day=Budget(steps=1))
     slow: list[AnyMove] = [Wait(seconds=60), *end()]
@@ -238,7 +238,7 @@ async def test_two_processes_do_not_both_take_the_last_of_a_day() -> None:
     assert info(first.result()).error is None
 
 
-async def test_a_budget_of_seconds_ends_what_takes_longer_and_what_was_said_stays() -> None:
+async def test_a_budget_of_seconds_ends_a_longer_run_and_keeps_its_text() -> None:
     clock = HandClock(NOW)
     slow: list[AnyMove] = [Say(text="Half of it"), Wait(seconds=600), *end()]
     async with (
@@ -264,19 +264,19 @@ async def test_a_budget_of_seconds_ends_what_takes_longer_and_what_was_said_stay
     )
 
 
-async def test_an_unknown_price_is_said_once_and_tokens_still_count() -> None:
+async def test_an_unknown_price_is_warned_of_once_and_tokens_still_count() -> None:
     budgets = Budgets(session=Budget(cost=Decimal("0.01"), tokens=40_000))
     unpriced = replace(MODEL, cost=None)
     async with open_engine(*[call(str(n)) for n in range(9)], model=unpriced, budgets=budgets) as engine:
         session = await start(engine)
-        answer, notices = await heard(engine, session, "go")
+        answer, notices = await prompt_and_listen(engine, session, "go")
 
     assert failure(answer).measure == "tokens"
     assert notices[0].startswith("the price of the model is unknown")
     assert len([each for each in notices if "unknown" in each]) == 1
 
 
-async def test_the_first_call_is_weighed_before_anything_was_counted() -> None:
+async def test_the_first_call_is_estimated_before_anything_was_counted() -> None:
     async with open_engine(
         end(), budgets=Budgets(session=Budget(tokens=DEFAULT_OVERHEAD + MIN_ANSWER_TOKENS))
     ) as engine:
@@ -286,13 +286,13 @@ async def test_the_first_call_is_weighed_before_anything_was_counted() -> None:
     assert engine.provider.requests == []
 
 
-async def test_without_a_budget_nothing_is_kept_about_days() -> None:
+async def test_without_a_budget_no_daily_totals_are_stored() -> None:
     async with open_engine(end()) as engine:
         await engine.api.prompt(await start(engine), text_prompt("go"))
         assert await engine.store.find_value(("budget", "day")) is None
 
 
-async def test_a_step_that_was_cut_short_is_counted_when_its_run_is_over() -> None:
+async def test_an_interrupted_step_is_counted_when_its_run_ends() -> None:
     clock = HandClock(NOW)
     script = (call("first"), [Wait(seconds=5), *end()])
     async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine:

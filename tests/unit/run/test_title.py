@@ -27,31 +27,33 @@ TITLER = AgentInfo(name="title", mode="primary", hidden=True, prompt="You are a 
 SMALL = replace(MODEL, id="small")
 
 
-def small(*moves: AnyMove) -> ServedModel:
+def small_model(*moves: AnyMove) -> ServedModel:
     return ServedModel(SMALL, ScriptedProvider([moves], HandClock(NOW)))
 
 
-async def titled(engine: Engine, *prompts: str, title: str | None = None) -> str:
+async def get_title_after(engine: Engine, *prompts: str, title: str | None = None) -> str:
     session = await engine.api.create_session(SessionInput(title=title))
     for words in prompts:
         await engine.api.prompt(session.id, text_prompt(words))
     return (await engine.api.get_session(session.id)).title
 
 
-async def test_without_a_small_model_the_prompt_names_the_session() -> None:
+async def test_without_a_small_model_the_title_comes_from_the_prompt() -> None:
     async with open_engine([Say(text="ok")], [Say(text="ok")]) as engine:
-        assert await titled(engine, "\n  mend the loom  \nand hurry", "what else?") == "mend the loom"
+        assert (
+            await get_title_after(engine, "\n  mend the loom  \nand hurry", "what else?") == "mend the loom"
+        )
         assert len(engine.provider.requests) == 2
 
 
-async def test_the_small_model_names_it_once() -> None:
-    served = small(Say(text="<think>hm</think>\n\nMending the loom\nmore"))
+async def test_the_small_model_makes_the_title_once() -> None:
+    served = small_model(Say(text="<think>hm</think>\n\nMending the loom\nmore"))
     async with open_engine([Say(text="ok")], [Say(text="ok")], agents=(TITLER,), small=served) as engine:
-        assert await titled(engine, "mend the loom please", "and then?") == "Mending the loom"
+        assert await get_title_after(engine, "mend the loom please", "and then?") == "Mending the loom"
         assert len(engine.provider.requests) == 2
 
 
-async def test_what_a_title_takes_is_part_of_what_the_session_has_spent() -> None:
+async def test_the_cost_of_a_title_belongs_to_the_session() -> None:
     used = Usage(input=1_000, output=10)
     dear = replace(SMALL, cost=Cost(input=Decimal(3), output=Decimal(15), cache=CachePrice()))
     said = (Say(text="Mending"), End(usage=used))
@@ -67,8 +69,8 @@ async def test_what_a_title_takes_is_part_of_what_the_session_has_spent() -> Non
         assert (spent.steps, spent.priced) == (1, answer.info.priced)
 
 
-async def test_a_title_that_is_cut_off_was_paid_for_and_nobody_knows_how_dear() -> None:
-    served = small(Say(text="Mending the"), Fail(message="gone", status=500, retryable=True))
+async def test_an_interrupted_title_has_an_unknown_cost() -> None:
+    served = small_model(Say(text="Mending the"), Fail(message="gone", status=500, retryable=True))
     async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
         session = await engine.api.create_session(SessionInput())
         await engine.api.prompt(session.id, text_prompt("mend the loom"))
@@ -77,43 +79,47 @@ async def test_a_title_that_is_cut_off_was_paid_for_and_nobody_knows_how_dear() 
         assert not (await engine.api.get_spending(session.id)).own.priced
 
 
-async def test_when_the_small_model_fails_the_prompt_names_it_and_the_run_goes_on() -> None:
-    served = small(Fail(message="no", status=500, retryable=True))
+async def test_if_the_small_model_fails_the_title_comes_from_the_prompt_and_the_run_continues() -> None:
+    served = small_model(Fail(message="no", status=500, retryable=True))
     async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
-        assert await titled(engine, "mend the loom") == "mend the loom"
+        assert await get_title_after(engine, "mend the loom") == "mend the loom"
 
 
-def test_a_small_model_that_hangs_keeps_nobody_waiting_for_long() -> None:
-    class Hanging:
+def test_a_small_model_that_hangs_delays_nobody_for_long() -> None:
+    class HangingProvider:
         async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
             await asyncio.Event().wait()
             yield Started()
 
     async def scenario() -> tuple[str, int]:
         clock = SimulatedClock(NOW)
-        small = ServedModel(SMALL, Hanging())
+        small = ServedModel(SMALL, HangingProvider())
         async with open_engine([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as engine:
-            return await titled(engine, "mend the loom"), clock.now() - NOW
+            return await get_title_after(engine, "mend the loom"), clock.now() - NOW
 
     title, waited = simulate(scenario())
     assert title == "mend the loom"
     assert waited <= 1_000
 
 
-async def test_a_bug_in_the_small_models_adapter_does_not_end_the_run() -> None:
-    class Broken:
+async def test_an_exception_in_the_adapter_of_the_small_model_does_not_end_the_run() -> None:
+    class FailingProvider:
         async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
             yield Started()
             raise KeyError("a bug")
 
-    async with open_engine([Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, Broken())) as engine:
-        assert await titled(engine, "mend the loom") == "mend the loom"
+    async with open_engine(
+        [Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, FailingProvider())
+    ) as engine:
+        assert await get_title_after(engine, "mend the loom") == "mend the loom"
         assert len(engine.provider.requests) == 1
 
 
-async def test_a_title_given_by_a_person_is_final() -> None:
-    async with open_engine([Say(text="ok")], agents=(TITLER,), small=small(Say(text="Another"))) as engine:
-        assert await titled(engine, "mend the loom", title="Mine") == "Mine"
+async def test_a_title_given_by_a_person_is_not_replaced() -> None:
+    async with open_engine(
+        [Say(text="ok")], agents=(TITLER,), small=small_model(Say(text="Another"))
+    ) as engine:
+        assert await get_title_after(engine, "mend the loom", title="Mine") == "Mine"
 
 
 # --- titles of prompts ---
@@ -128,7 +134,7 @@ async def titles_of(engine: Engine, session: SessionID) -> list[str | None]:
     ]
 
 
-async def test_every_prompt_gets_a_title_by_one_call_of_the_small_model_each() -> None:
+async def test_every_prompt_gets_a_title_with_one_call_of_the_small_model() -> None:
     provider = ScriptedProvider([[Say(text="Mending")], [Say(text="Weaving on\nmore")]], HandClock(NOW))
     served = ServedModel(SMALL, provider)
     script = ([UseTool(tool="echo", input={"text": "x"})], [Say(text="ok")]) * 2
@@ -159,7 +165,7 @@ async def test_without_a_small_model_the_first_words_of_a_prompt_are_its_title()
         assert len(engine.provider.requests) == 2
 
 
-async def test_what_a_prompts_title_takes_is_counted() -> None:
+async def test_the_cost_of_the_title_of_a_prompt_is_counted() -> None:
     dear = replace(SMALL, cost=Cost(input=Decimal(3), output=Decimal(15), cache=CachePrice()))
     said = (Say(text="Mending"), End(usage=Usage(input=1_000, output=10)))
     served = ServedModel(dear, ScriptedProvider([said], HandClock(NOW)))
@@ -173,7 +179,7 @@ async def test_what_a_prompts_title_takes_is_counted() -> None:
         assert spent.cost == answer.info.cost + Decimal("0.00315")
 
 
-async def test_under_a_budget_no_title_is_asked_for_that_the_budget_has_not_seen() -> None:
+async def test_a_title_that_the_budget_does_not_cover_is_not_requested() -> None:
     provider = ScriptedProvider([[Say(text="Mending")]], HandClock(NOW))
     async with open_engine([Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, provider)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Mine"))).id
@@ -183,13 +189,13 @@ async def test_under_a_budget_no_title_is_asked_for_that_the_budget_has_not_seen
 
 
 def test_a_run_does_not_wait_for_the_title_of_a_prompt() -> None:
-    class Hanging:
+    class HangingProvider:
         async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
             await asyncio.Event().wait()
             yield Started()
 
     async def scenario() -> tuple[list[str | None], int]:
-        clock, small = SimulatedClock(NOW), ServedModel(SMALL, Hanging())
+        clock, small = SimulatedClock(NOW), ServedModel(SMALL, HangingProvider())
         async with open_engine([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as engine:
             session = (await engine.api.create_session(SessionInput(title="Mine"))).id
             await engine.api.prompt(session, text_prompt("mend the loom"))
@@ -198,8 +204,8 @@ def test_a_run_does_not_wait_for_the_title_of_a_prompt() -> None:
     assert simulate(scenario()) == (["mend the loom"], 0)
 
 
-async def test_a_small_model_that_fails_costs_a_prompt_nothing_but_its_title_by_the_model() -> None:
-    served = small(Fail(message="no", status=500, retryable=True))
+async def test_a_failing_small_model_affects_only_the_title_of_the_prompt() -> None:
+    served = small_model(Fail(message="no", status=500, retryable=True))
     async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
         session = (await engine.api.create_session(SessionInput(title="Mine"))).id
         answer = await engine.api.prompt(session, text_prompt("mend the loom"))
@@ -207,7 +213,7 @@ async def test_a_small_model_that_fails_costs_a_prompt_nothing_but_its_title_by_
         assert (answer.info.error, await titles_of(engine, session)) == (None, ["mend the loom"])
 
 
-async def test_what_nobody_wrote_or_answers_has_no_title() -> None:
+async def test_synthetic_and_unanswered_prompts_have_no_title() -> None:
     async with open_engine([Say(text="ok")], agents=(TITLER,)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Mine"))).id
         await engine.api.prompt(session, text_prompt("a note", no_reply=True))

@@ -24,28 +24,28 @@ PRICED = Model(
 )
 
 
-def test_a_million_in_and_a_tenth_of_that_out_at_three_and_fifteen_dollars() -> None:
+def test_input_and_output_are_charged_per_million_tokens() -> None:
     plain = replace(PRICED, cost=Cost(input=Decimal(3), output=Decimal(15)))
 
     assert compute_cost(Usage(input=1_000_000, output=100_000), plain) == Decimal("4.5")
 
 
-def test_cached_tokens_have_their_own_price_and_are_not_charged_as_input() -> None:
+def test_cached_tokens_have_their_own_price() -> None:
     usage = Usage(input=800, output=500, cache_read=200, cache_write=300)
 
     assert compute_cost(usage, PRICED) == Decimal("0.011085")
 
 
-def test_reasoning_is_charged_once_at_the_price_of_output() -> None:
+def test_reasoning_is_charged_once_at_the_output_price() -> None:
     assert compute_cost(Usage(output=100, reasoning=900), PRICED) == compute_cost(Usage(output=1000), PRICED)
 
 
-def test_beyond_two_hundred_thousand_tokens_the_long_price_holds() -> None:
+def test_above_two_hundred_thousand_tokens_the_long_context_price_applies() -> None:
     assert compute_cost(Usage(input=150_000, cache_read=50_000), PRICED) == Decimal("0.465")
     assert compute_cost(Usage(input=150_000, cache_read=50_001), PRICED) == Decimal("0.9")
 
 
-def test_what_is_written_into_the_cache_counts_towards_the_long_price() -> None:
+def test_tokens_written_to_the_cache_count_towards_the_long_context_price() -> None:
     long = Price(
         input=Decimal(6),
         output=Decimal("22.5"),
@@ -58,11 +58,11 @@ def test_what_is_written_into_the_cache_counts_towards_the_long_price() -> None:
     assert compute_cost(Usage(input=1_000, cache_write=250_000), model) == Decimal("1.881")
 
 
-def test_an_unknown_price_is_unknown_and_not_zero() -> None:
+def test_an_unknown_price_is_not_zero() -> None:
     assert compute_cost(Usage(input=1000), replace(PRICED, cost=None)) is None
 
 
-def test_what_the_provider_says_it_costs_wins() -> None:
+def test_the_cost_reported_by_the_provider_wins() -> None:
     assert compute_cost(Usage(input=1000, cost=Decimal("0.42")), PRICED) == Decimal("0.42")
 
 
@@ -73,7 +73,7 @@ def test_sums_of_many_small_costs_stay_exact() -> None:
     assert sum([one] * 1_000_000, Decimal(0)) == Decimal(3)
 
 
-def test_tokens_are_told_as_they_were_counted() -> None:
+def test_tokens_are_stored_as_counted() -> None:
     usage = Usage(input=1, output=2, reasoning=3, cache_read=4, cache_write=5)
 
     assert to_tokens(usage) == Tokens(input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))

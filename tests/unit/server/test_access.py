@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.server.access import AccessMiddleware, AccessPolicy, decode_basic_auth, strip_port
+from weft.errors import DirectoryNotServedError
+from weft.model.ids import ProjectID
+from weft.model.principal import ADMINISTRATOR, Caller
+from weft.model.project import Project, ProjectTime
+from weft.server import access
+from weft.server.access import (
+    AccessMiddleware,
+    AccessPolicy,
+    Callers,
+    check_served,
+    decode_basic_auth,
+    strip_port,
+)
 from weft.server.page_login import LOGIN_PATH, LoginEndpoint, PageLogins
 from weft.server.response import Receive, Scope, Send, read_headers
 from weft.server.state import MAX_DELAYED, PasswordAttempts, Tickets
@@ -62,19 +74,19 @@ def test_without_the_password_access_is_refused(given: str) -> None:
         "127.0.0.2",
     ],
 )
-def test_a_name_somebody_pointed_at_this_machine_is_refused_whatever_the_password(host: str) -> None:
+def test_a_foreign_host_name_is_refused_even_with_the_password(host: str) -> None:
     assert status({**GOOD, "host": host}) == 403
 
 
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", "http://localhost:3000", "https://mine.example.evil"]
 )
-def test_a_page_that_is_not_listed_is_refused_whatever_the_password(origin: str) -> None:
+def test_an_unlisted_origin_is_refused_even_with_the_password(origin: str) -> None:
     assert status({**GOOD, "origin": origin}) == 403
     assert DOOR.cors_headers(origin) == {}
 
 
-def test_a_listed_page_may_ask_first_without_the_password() -> None:
+def test_a_listed_origin_may_send_a_preflight_without_the_password() -> None:
     asked = {"host": "localhost:1", "origin": "https://mine.example"}
     assert status(asked, "OPTIONS") is None
     assert status(asked, "POST") == 401
@@ -96,7 +108,7 @@ def test_a_host_is_compared_without_its_port(host: str, bare: str) -> None:
     assert strip_port(host) == bare
 
 
-def test_a_header_that_is_sent_twice_is_both_of_them() -> None:
+def test_a_repeated_header_is_joined_and_refused() -> None:
     twice = [(b"host", b"evil.example"), (b"host", b"127.0.0.1"), (b"accept", b"*/*")]
     assert read_headers({"headers": twice}) == {"host": "evil.example, 127.0.0.1", "accept": "*/*"}
     assert status({**GOOD, **read_headers({"headers": twice})}) == 403
@@ -111,7 +123,7 @@ def test_no_header_can_break_the_access_check(text: str) -> None:
 WRONG = basic("opencode", "guess")
 
 
-class Doorkeeper:
+class AccessHarness:
     """The middleware and the login behind it, with sleeps that last until they are let go, or no time at all."""
 
     def __init__(self) -> None:
@@ -170,7 +182,7 @@ class Doorkeeper:
 
 
 async def test_password_guessing_is_slowed_down() -> None:
-    door = Doorkeeper()
+    door = AccessHarness()
     assert [await door.ask(WRONG) for _ in range(60)] == [401] * 60
     assert door.delays[:7] == [0.0] * 5 + [0.1, 0.2]
     assert sorted(door.delays) == door.delays
@@ -181,7 +193,7 @@ async def test_password_guessing_is_slowed_down() -> None:
 
 
 async def test_only_a_valid_password_of_the_same_address_ends_the_delays() -> None:
-    door = Doorkeeper()
+    door = AccessHarness()
     for _ in range(10):
         assert await door.ask(WRONG) == 401
         assert await door.ask(path="/") == 200
@@ -192,8 +204,8 @@ async def test_only_a_valid_password_of_the_same_address_ends_the_delays() -> No
     assert door.delays == [0.0] * 5 + [0.1, 0.2, 0.3, 0.4, 0.5]
 
 
-async def test_the_login_of_the_page_and_the_header_share_their_count() -> None:
-    door = Doorkeeper()
+async def test_the_page_login_and_the_header_share_a_counter_of_attempts() -> None:
+    door = AccessHarness()
     for _ in range(4):
         assert await door.ask(WRONG) == 401
         assert await door.ask(path=LOGIN_PATH, body=b'{"password": "guess"}') == 401
@@ -204,7 +216,7 @@ async def test_the_login_of_the_page_and_the_header_share_their_count() -> None:
 
 
 async def test_passwords_are_not_tried_in_parallel() -> None:
-    door = Doorkeeper()
+    door = AccessHarness()
     door.go.clear()
     async with asyncio.TaskGroup() as tasks:
         guesses = [tasks.create_task(door.ask(WRONG)) for _ in range(MAX_DELAYED)]
@@ -217,3 +229,73 @@ async def test_passwords_are_not_tried_in_parallel() -> None:
         door.go.set()
     assert [guess.result() for guess in guesses] == [401] * MAX_DELAYED
     assert await door.ask(GOOD["authorization"]) == 200
+
+
+class OneToken:
+    """Knows one token, the administrator's, until it is revoked."""
+
+    def __init__(self) -> None:
+        self.is_revoked = False
+
+    async def find_caller(self, secret: str) -> Caller | None:
+        return ADMINISTRATOR if secret == "weft_t" and not self.is_revoked else None
+
+    async def find_share_owner(self, share: str) -> Caller | None:
+        raise AssertionError(f"nobody asks for the share {share}")
+
+
+async def test_an_answer_that_lasts_ends_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "TOKEN_SECONDS", 0.0)
+    tokens, sent = OneToken(), list[dict[str, Any]]()
+
+    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        tokens.is_revoked = True
+        await send({"type": "http.response.body", "body": b"two", "more_body": True})
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def get_app(caller: Caller) -> Any:
+        raise AssertionError(f"{caller} is no principal")
+
+    middleware = AccessMiddleware(
+        stream,
+        DOOR,
+        Tickets(),
+        logins=PageLogins("s3cret", lambda: 0),
+        attempts=PasswordAttempts(),
+        on_request=lambda _: None,
+        route_paths={},
+        callers=Callers(tokens, get_app),
+    )
+    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer weft_t")]
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/event",
+        "client": ("192.0.2.7", 1),
+        "headers": headers,
+    }
+    await middleware(scope, receive, send)
+    assert [(each["body"], each["more_body"]) for each in sent[1:]] == [(b"one", True), (b"", False)]
+
+
+def make_project(worktree: str, *sandboxes: str) -> Project:
+    time = ProjectTime(created=1, updated=1)
+    return Project(id=ProjectID("p"), worktree=worktree, sandboxes=sandboxes, time=time)
+
+
+@pytest.mark.parametrize("directory", ["/home/ada/loom", "/home/ada/loom/src", "/trees/mend"])
+def test_directories_in_a_checkout_of_a_project_are_served(directory: str) -> None:
+    check_served(directory, [make_project("/"), make_project("/home/ada/loom", "/trees/mend")])
+
+
+@pytest.mark.parametrize("directory", ["/home/ada", "/home/ada/loom-private", "/trees/mend2/src", "/"])
+def test_directories_outside_every_checkout_are_not_served(directory: str) -> None:
+    with pytest.raises(DirectoryNotServedError):
+        check_served(directory, [make_project("/"), make_project("/home/ada/loom", "/trees/mend")])

@@ -67,13 +67,13 @@ async def open_directories(
             await found.end()
 
 
-async def turn_over() -> None:
+async def let_tasks_run() -> None:
     """Let all tasks run that can."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
-async def test_a_directory_is_opened_once_however_many_ask_at_once() -> None:
+async def test_a_directory_is_opened_once_for_concurrent_requests() -> None:
     doors = CountingOpener()
     async with open_directories(doors) as directories:
         found = await asyncio.gather(*(directories.get("/a") for _ in range(5)), directories.get("/b"))
@@ -82,7 +82,7 @@ async def test_a_directory_is_opened_once_however_many_ask_at_once() -> None:
     assert sorted(doors.closed) == ["/a", "/b"]
 
 
-async def test_a_failure_is_told_and_not_remembered() -> None:
+async def test_a_failed_opening_is_reported_and_not_cached() -> None:
     doors = CountingOpener()
     doors.fail = 1
     async with open_directories(doors) as directories:
@@ -91,7 +91,7 @@ async def test_a_failure_is_told_and_not_remembered() -> None:
         assert (await directories.get("/a")).api is not None
 
 
-async def test_a_closed_directory_is_opened_again_after_it_has_settled() -> None:
+async def test_a_closed_directory_is_reopened_after_it_has_settled() -> None:
     doors = CountingOpener()
     async with open_directories(doors) as directories:
         first = await directories.get("/a")
@@ -105,7 +105,7 @@ async def test_a_closed_directory_is_opened_again_after_it_has_settled() -> None
         assert await directories.close("/b") is False
 
 
-async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() -> None:
+async def test_an_idle_directory_is_closed_unless_it_has_listeners_calls_or_runs() -> None:
     doors = CountingOpener()
     async with open_directories(doors, rest=-1) as directories:
         idle, heard, asked, busy = [
@@ -132,13 +132,13 @@ async def test_the_number_of_open_directories_is_limited(monkeypatch: pytest.Mon
 # --- races ---
 
 
-async def test_after_a_failed_opening_those_who_waited_and_those_who_come_later_share_one_opening() -> None:
+async def test_after_a_failed_opening_all_waiting_requests_share_one_new_opening() -> None:
     doors = CountingOpener()
     doors.fail = 1
     doors.gates["open /a"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors) as directories:
         first = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
-        await turn_over()
+        await let_tasks_run()
         doors.gates["open /a"].set()
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         later = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
@@ -148,27 +148,27 @@ async def test_after_a_failed_opening_those_who_waited_and_those_who_come_later_
     assert doors.closed == ["/a"]
 
 
-async def test_cancelling_a_wait_for_an_opening_does_not_cancel_it_for_others() -> None:
+async def test_cancelling_one_waiter_does_not_cancel_the_opening() -> None:
     doors = CountingOpener()
     doors.gates["open /a"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors) as directories:
         impatient, patient = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
-        await turn_over()
+        await let_tasks_run()
         impatient.cancel()
-        await turn_over()
+        await let_tasks_run()
         newcomer = asyncio.ensure_future(directories.get("/a"))
-        await turn_over()
+        await let_tasks_run()
         doors.gates["open /a"].set()
         assert await patient is await newcomer
         assert doors.most_at_once == 1
 
 
-async def test_the_end_does_not_wait_for_an_opening_and_nothing_is_opened_after_it() -> None:
+async def test_closing_does_not_wait_for_an_opening_and_nothing_is_opened_afterwards() -> None:
     doors = CountingOpener()
     doors.gates["open /a"] = asyncio.Event()  # never set
     async with asyncio.timeout(30), open_directories(doors) as directories:
         waiting = asyncio.ensure_future(directories.get("/a"))
-        await turn_over()
+        await let_tasks_run()
         await directories.end()
         for asked in (waiting, directories.get("/b")):
             with pytest.raises(EndingError):
@@ -176,7 +176,7 @@ async def test_the_end_does_not_wait_for_an_opening_and_nothing_is_opened_after_
     assert doors.opened == []
 
 
-async def test_an_opening_that_is_broken_off_as_it_begins_keeps_nobody_waiting() -> None:
+async def test_an_opening_cancelled_at_its_beginning_blocks_nobody() -> None:
     doors = CountingOpener()
     async with asyncio.timeout(30), open_directories(doors) as directories:
         waiting = asyncio.ensure_future(directories.get("/a"))
@@ -187,7 +187,7 @@ async def test_an_opening_that_is_broken_off_as_it_begins_keeps_nobody_waiting()
         assert directories.list_open() == {}
 
 
-async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
+async def test_a_run_that_begins_while_others_are_closed_continues() -> None:
     doors = CountingOpener()
     doors.gates["close /idle"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors, rest=-1) as directories:
@@ -196,7 +196,7 @@ async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
         session = (await busy.api.create_session(SessionInput())).id
         await busy.api.prompt(session, text_prompt("first"))
         closing = asyncio.ensure_future(directories.close_idle())
-        await turn_over()
+        await let_tasks_run()
         await busy.api.submit(session, text_prompt("second"))
         doors.gates["close /idle"].set()
         assert await closing == ["/idle"]
@@ -204,34 +204,34 @@ async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
         assert set(await busy.api.list_status()) == {session}
 
 
-async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard() -> None:
+async def test_an_event_that_cannot_be_sent_is_noted_and_the_next_one_is_sent() -> None:
     noted: list[str] = []
     async with asyncio.timeout(30), open_directories(CountingOpener(), note=noted.append) as directories:
         opened = await directories.get("/a")
-        await turn_over()
+        await let_tasks_run()
         before = opened.feed.position()
         await opened.api.publish(UnknownEvent(named="odd", properties={"it": object()}))
-        await turn_over()
+        await let_tasks_run()
         # Whoever listened from before is told that something is missing; whoever begins now hears what comes.
         assert opened.feed.position_after(0) is None
         now = opened.feed.position()
         await opened.api.publish(SessionIdled(session_id=SessionID("ses_1")))
-        await turn_over()
+        await let_tasks_run()
         assert (before < now, opened.feed.position() - now, opened.feed.closed) == (True, 1, False)
         (line,) = noted
         assert line.startswith("/a: an event could not be sent: TypeError: ")
 
 
-class Mute(CountingOpener):
+class SilentOpener(CountingOpener):
     """Opens engines whose events fail as soon as somebody listens."""
 
     @asynccontextmanager
     async def _open(self, directory: str) -> AsyncIterator[Api]:
         async with super()._open(directory) as api:
-            yield Silent(api)
+            yield SilentApi(api)
 
 
-class Silent:
+class SilentApi:
     """An `Api` that delegates everything except its events."""
 
     def __init__(self, api: Api) -> None:
@@ -246,12 +246,12 @@ class Silent:
         yield  # a generator all the same
 
 
-async def test_a_directory_whose_events_cannot_be_followed_is_closed_and_it_is_said() -> None:
+async def test_a_directory_whose_events_cannot_be_followed_is_closed_with_a_note() -> None:
     noted: list[str] = []
-    async with asyncio.timeout(30), open_directories(Mute(), note=noted.append) as directories:
+    async with asyncio.timeout(30), open_directories(SilentOpener(), note=noted.append) as directories:
         opened = await directories.get("/a")
         for _ in range(10):
-            await turn_over()
+            await let_tasks_run()
         assert (opened.feed.closed, directories.list_open()) == (True, {})
         assert noted == [
             "/a: an event could not be sent: OSError: the line is dead",
@@ -262,7 +262,7 @@ async def test_a_directory_whose_events_cannot_be_followed_is_closed_and_it_is_s
 # --- watching files ---
 
 
-async def test_files_are_watched_while_somebody_listens_and_not_otherwise() -> None:
+async def test_files_are_watched_only_while_somebody_listens() -> None:
     seen: list[str] = []
 
     async def watch(directory: str, publish: Callable[[Event], Awaitable[None]]) -> None:
@@ -275,23 +275,23 @@ async def test_files_are_watched_while_somebody_listens_and_not_otherwise() -> N
 
     async with asyncio.timeout(30), open_directories(CountingOpener(), watch_files=watch) as directories:
         feed = (await directories.get("/a")).feed
-        await turn_over()
+        await let_tasks_run()
         assert seen == []
         feed.add_listener("deltas")
         feed.add_listener("whole")
-        await turn_over()
+        await let_tasks_run()
         feed.remove_listener("deltas")
-        await turn_over()
+        await let_tasks_run()
         assert (seen, feed.position()) == (["watch /a"], 1)
         feed.remove_listener("whole")
-        await turn_over()
+        await let_tasks_run()
         assert seen == ["watch /a", "leave /a"]
         feed.add_listener("deltas")
-        await turn_over()
+        await let_tasks_run()
     assert seen == ["watch /a", "leave /a", "watch /a", "leave /a"]
 
 
-async def test_files_that_cannot_be_watched_are_noted_and_all_else_goes_on() -> None:
+async def test_a_failure_to_watch_files_is_noted_and_everything_else_continues() -> None:
     noted: list[str] = []
 
     async def watch(_: str, __: Callable[[Event], Awaitable[None]]) -> None:
@@ -303,20 +303,20 @@ async def test_files_that_cannot_be_watched_are_noted_and_all_else_goes_on() -> 
     ):
         opened = await directories.get("/a")
         opened.feed.add_listener("deltas")
-        await turn_over()
+        await let_tasks_run()
         assert noted == ["/a: files are not watched: OSError: no more watches"]
         await opened.api.publish(SessionIdled(session_id=SessionID("ses_1")))
-        await turn_over()
+        await let_tasks_run()
         assert opened.feed.position() == 1
 
 
-async def test_listeners_of_a_directory_that_is_closing_still_hear_what_other_nodes_do() -> None:
+async def test_listeners_of_a_closing_directory_still_receive_events_of_other_nodes() -> None:
     doors = CountingOpener()
     async with open_directories(doors) as directories:
         opened = await directories.get("/a")
         gate = doors.gates["close /a"] = asyncio.Event()
         closing = asyncio.ensure_future(directories.close("/a"))
-        await turn_over()
+        await let_tasks_run()
         event = SessionIdled(session_id=SessionID("ses_elsewhere"))
         directories.deliver(
             SharedEvent(position=7, directory="/a", session=None, body=encode_event(event), own=False)

@@ -94,7 +94,7 @@ def _merge(published: list[Event], data: st.DataObject) -> list[Event]:
     return merged
 
 
-def test_growth_waits_for_what_was_published_before_it() -> None:
+def test_growth_waits_for_earlier_events() -> None:
     early = EarlyGrowth()
     early.expect(text("On"))
     assert early.show_early(growth("ce", 2)) is None
@@ -108,7 +108,7 @@ def test_growth_waits_for_what_was_published_before_it() -> None:
     assert early.place(7) == EventID(7, PART, 8)
 
 
-def test_a_listener_that_was_shown_something_early_is_sent_the_rest() -> None:
+def test_a_listener_that_saw_growth_early_is_sent_the_rest() -> None:
     id = EventID(41, PART, 5)
     assert id.format("log") == "log.41~prt_1:5"
     assert parse_event_id("log", "log.41~prt_1:5") == id
@@ -131,7 +131,7 @@ def test_a_listener_that_was_shown_something_early_is_sent_the_rest() -> None:
     assert trim_growth(growth("abc", 6), 5) == growth("abc", 6)
 
 
-def test_what_another_node_has_settled_is_shown_early_no_more() -> None:
+def test_growth_settled_by_another_node_is_no_longer_shown_early() -> None:
     early = EarlyGrowth()
     early.expect(text("On"))
     early.pass_logged(text("On"))

@@ -9,6 +9,7 @@ import pytest
 from given.conversation import SESSION, ids
 from weft.errors import StoreError
 from weft.model.event import Event, PartGrew, PartUpdated, SessionIdled
+from weft.model.event_wire import encode_event
 from weft.model.ids import MessageID, PartID
 from weft.model.part import Span, TextPart
 from weft.server import feed as feeds
@@ -21,7 +22,7 @@ WHOLE = StreamStyle(granularity="whole", wrapped=False)
 PART = TextPart(**ids("A1", 1), text="Hel", time=Span(start=1))
 
 
-def grew(delta: str, offset: int) -> PartGrew:
+def growth(delta: str, offset: int) -> PartGrew:
     return PartGrew(
         session_id=SESSION,
         message_id=MessageID("A1"),
@@ -52,7 +53,7 @@ def types(read: tuple[bytes, int] | None) -> list[str]:
 
 
 @pytest.fixture
-def numbering() -> EventCounter:
+def counter() -> EventCounter:
     return EventCounter("boot")
 
 
@@ -60,14 +61,16 @@ def make(numbering: EventCounter, directory: str = "/work") -> EventFeed:
     return EventFeed(numbering, directory=directory, project="p1")
 
 
-async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: EventCounter) -> None:
-    feed = make(numbering)
-    feed.listeners["whole"] = 1
-    for event in (PartUpdated(part=PART), grew("lo", 3), grew(" there", 5), idle()):
+async def test_each_listener_receives_growth_in_the_form_it_asked_for(counter: EventCounter) -> None:
+    feed = make(counter)
+    feed.add_listener("whole")
+    feed.add_listener("deltas")
+    for event in (PartUpdated(part=PART), growth("lo", 3), growth(" th", 5), growth("ere", 8), idle()):
         feed.add(event)
 
     assert types(feed.read(0, DELTAS)) == [
         "message.part.updated",
+        "message.part.delta",
         "message.part.delta",
         "message.part.delta",
         "session.idle",
@@ -76,56 +79,81 @@ async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: Ev
     assert [event["type"] for event in whole] == [
         "message.part.updated",
         "message.part.updated",
+        "message.part.updated",
         "session.idle",
     ]
-    properties = whole[1]["properties"]
-    assert (properties["part"]["text"], properties["delta"]) == ("Hello there", "lo there")
+    sent = [(each["properties"]["part"]["text"], each["properties"]["delta"]) for each in whole[1:3]]
+    assert sent == [("Hello", "lo"), ("Hello there", " there")]
 
 
-async def test_a_growing_part_is_told_whole_at_a_bounded_rate(numbering: EventCounter) -> None:
-    feed = make(numbering)
+async def test_a_growing_part_is_sent_whole_at_a_limited_rate(counter: EventCounter) -> None:
+    feed = make(counter)
     feed.listeners["whole"] = 1
     feed.add(PartUpdated(part=PART))
     for number in range(1000):
-        feed.add(grew("x", 3 + number))
-    await asyncio.sleep(feeds.WHOLE_PART_SECONDS * 2)
-    told_whole = decode_read(feed.read(0, WHOLE))
-    assert len(told_whole) == 2
-    assert told_whole[1][1]["properties"]["part"]["text"] == "Hel" + "x" * 1000
+        feed.add(growth("x", 3 + number))
+    await asyncio.sleep(feeds.PAUSE_SECONDS * 2)
+    texts = [event["properties"]["part"]["text"] for _, event in decode_read(feed.read(0, WHOLE))]
+    assert texts == ["Hel", "Helx", "Hel" + "x" * 1000]
 
 
-async def test_growth_that_was_said_before_is_not_said_twice(numbering: EventCounter) -> None:
-    feed = make(numbering)
+async def test_a_whole_part_is_sent_with_the_first_piece_after_its_pause(counter: EventCounter) -> None:
+    feed = make(counter)
+    feed.add_listener("whole")
+    feed.add(PartUpdated(part=PART))
+    feed.add(growth("l", 3))
+    feed.add(growth("o", 4))
+    await asyncio.sleep(
+        feeds.WHOLE_PART_SECONDS * 1.1
+    )  # the pause is over, and it is too early to send it without a piece
+    feed.add(growth("!", 5))
+    texts = [event["properties"]["part"]["text"] for _, event in decode_read(feed.read(0, WHOLE))]
+    assert texts == ["Hel", "Hell", "Hello!"]
+
+
+async def test_growth_is_encoded_from_the_first_listener_that_wants_it_on(counter: EventCounter) -> None:
+    feed = make(counter)
+    feed.add(PartUpdated(part=PART))
+    feed.add(growth("l", 3))
+    feed.add_listener("deltas")
+    feed.add(growth("o", 4))
+    feed.remove_listener("deltas")
+    feed.add(growth("!", 5))
+    assert types(feed.read(0, DELTAS)) == ["message.part.updated", "message.part.delta", "message.part.delta"]
+
+
+async def test_repeated_growth_is_not_sent_twice(counter: EventCounter) -> None:
+    feed = make(counter)
     feed.listeners["whole"] = 1
-    for event in (PartUpdated(part=PART), grew("lo", 3), grew("lo", 3), grew("lo!", 3), idle()):
+    for event in (PartUpdated(part=PART), growth("lo", 3), growth("lo", 3), growth("lo!", 3), idle()):
         feed.add(event)
-    assert decode_read(feed.read(0, WHOLE))[1][1]["properties"]["part"]["text"] == "Hello!"
+    assert decode_read(feed.read(0, WHOLE))[-2][1]["properties"]["part"]["text"] == "Hello!"
 
 
-async def test_whole_parts_are_encoded_only_if_a_listener_wants_them(numbering: EventCounter) -> None:
-    feed = make(numbering)
-    for event in (PartUpdated(part=PART), grew("lo", 3), idle()):
+async def test_whole_parts_are_encoded_only_if_a_listener_wants_them(counter: EventCounter) -> None:
+    feed = make(counter)
+    for event in (PartUpdated(part=PART), growth("lo", 3), idle()):
         feed.add(event)
     assert types(feed.read(0, WHOLE)) == ["message.part.updated", "session.idle"]
 
 
-async def test_one_cursor_covers_all_directories(numbering: EventCounter) -> None:
-    one, other = make(numbering), make(numbering, "/other")
+async def test_one_cursor_covers_all_directories(counter: EventCounter) -> None:
+    one, other = make(counter), make(counter, "/other")
     one.add(idle())
     other.add(idle())
     one.add(idle())
 
     assert [id for id, _ in decode_read(one.read(0, DELTAS))] == ["boot.1", "boot.3"]
-    heard = numbering.find("boot.1")
+    heard = counter.find("boot.1")
     assert heard is not None
     assert one.position_after(heard) == 1
     assert other.position_after(heard) == 0
-    assert [numbering.find(id) for id in ("boot.4", "old.1", "boot.x", "", "boot.-1")] == [None] * 5
-    assert numbering.find("boot." + "9" * 5000) is None
+    assert [counter.find(id) for id in ("boot.4", "old.1", "boot.x", "", "boot.-1")] == [None] * 5
+    assert counter.find("boot." + "9" * 5000) is None
 
 
-async def test_wrapped_frames_say_which_directory(numbering: EventCounter) -> None:
-    feed = make(numbering)
+async def test_wrapped_frames_contain_their_directory(counter: EventCounter) -> None:
+    feed = make(counter)
     feed.add(idle())
     ((_, event),) = decode_read(feed.read(0, StreamStyle(granularity="deltas", wrapped=True)))
     assert event == {
@@ -136,10 +164,10 @@ async def test_wrapped_frames_say_which_directory(numbering: EventCounter) -> No
 
 
 async def test_a_cursor_that_is_no_longer_held_is_refused(
-    numbering: EventCounter, monkeypatch: pytest.MonkeyPatch
+    counter: EventCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "MAX_FRAMES", 3)
-    feed = make(numbering)
+    feed = make(counter)
     for _ in range(5):
         feed.add(idle())
     assert feed.read(1, DELTAS) is None
@@ -147,16 +175,26 @@ async def test_a_cursor_that_is_no_longer_held_is_refused(
     assert (feed.position_after(1), feed.position_after(2)) == (None, 2)
 
 
-async def test_a_feed_that_closed_takes_its_numbers_with_it(numbering: EventCounter) -> None:
-    feed = make(numbering)
+async def test_the_bytes_that_a_feed_holds_are_limited(
+    counter: EventCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "MAX_FRAME_BYTES", 3 * len(encode_event(idle())))
+    feed = make(counter)
+    for _ in range(10):
+        feed.add(idle())
+    assert [feed.position_after(number) for number in (6, 7, 8, 9, 10)] == [None, 7, 8, 9, 10]
+
+
+async def test_the_cursors_of_a_closed_feed_are_gone(counter: EventCounter) -> None:
+    feed = make(counter)
     feed.add(idle())
     feed.add(idle())
     feed.close()
-    assert (numbering.find("boot.1"), numbering.find("boot.2")) == (None, 2)
+    assert (counter.find("boot.1"), counter.find("boot.2")) == (None, 2)
 
 
-async def test_a_part_that_is_gone_grows_no_more(numbering: EventCounter) -> None:
-    feed = make(numbering)
+async def test_a_removed_part_does_not_grow(counter: EventCounter) -> None:
+    feed = make(counter)
     feed.listeners["whole"] = 1
     feed.add(PartUpdated(part=PART))
     feed.add(
@@ -173,7 +211,7 @@ async def test_a_part_that_is_gone_grows_no_more(numbering: EventCounter) -> Non
     assert types(feed.read(0, WHOLE)) == ["message.part.updated", "session.idle"]
 
 
-async def test_a_signal_wakes_all_who_wait_and_says_when_there_is_nothing() -> None:
+async def test_a_signal_wakes_all_waiters_and_a_wait_can_time_out() -> None:
     signal = Signal()
     waiting = [asyncio.ensure_future(signal.wait(60)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -193,7 +231,7 @@ async def test_a_cancelled_wait_is_not_a_timeout() -> None:
 # --- listeners ---
 
 
-async def heard_by(numbering: EventCounter, *listened: EventFeed) -> list[bytes]:
+async def receive_all(numbering: EventCounter, *listened: EventFeed) -> list[bytes]:
     """Return what a listener of these feeds receives, piece by piece, until there is no more."""
     sent: list[bytes] = []
 
@@ -208,32 +246,32 @@ async def heard_by(numbering: EventCounter, *listened: EventFeed) -> list[bytes]
     return sent[1:]  # the first is that it is connected
 
 
-async def test_what_happens_in_many_directories_is_told_in_the_order_it_happened(
-    numbering: EventCounter,
+async def test_events_of_many_directories_are_sent_in_order(
+    counter: EventCounter,
 ) -> None:
-    one, two = make(numbering, "/one"), make(numbering, "/two")
+    one, two = make(counter, "/one"), make(counter, "/two")
     for feed in (one, two, two, one, two):
         feed.add(idle())
-    (piece,) = await heard_by(numbering, one, two)
+    (piece,) = await receive_all(counter, one, two)
     assert [id for id, _ in decode_frames(piece)] == [f"boot.{number}" for number in range(1, 6)]
 
 
-async def test_a_listener_far_behind_reads_in_pieces(
-    numbering: EventCounter, monkeypatch: pytest.MonkeyPatch
+async def test_a_listener_that_is_far_behind_reads_in_pieces(
+    counter: EventCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (feeds, streams):
         monkeypatch.setattr(module, "CHUNK_BYTES", 200)
-    feed = make(numbering)
+    feed = make(counter)
     for _ in range(20):
         feed.add(idle())
-    pieces = await heard_by(numbering, feed)
+    pieces = await receive_all(counter, feed)
     assert max(map(len, pieces)) < 500
     assert [id for piece in pieces for id, _ in decode_frames(piece)] == [f"boot.{n}" for n in range(1, 21)]
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2])
-async def test_a_failed_connection_is_no_longer_counted(numbering: EventCounter, writes: int) -> None:
-    feed = make(numbering)
+async def test_a_failed_connection_is_no_longer_counted(counter: EventCounter, writes: int) -> None:
+    feed = make(counter)
     left = [writes]
 
     async def send(_: dict[str, Any]) -> None:
@@ -242,17 +280,17 @@ async def test_a_failed_connection_is_no_longer_counted(numbering: EventCounter,
         left[0] -= 1
 
     style = StreamStyle(granularity="deltas", wrapped=False)
-    listening = ServerEventStream(lambda: (feed,), numbering, feed.signal, style, ends_with_feed=True)
-    numbering.end()
+    listening = ServerEventStream(lambda: (feed,), counter, feed.signal, style, ends_with_feed=True)
+    counter.end()
     with pytest.raises(ConnectionResetError):
         await listening.serve(send, after=None)
     assert feed.listeners == {"deltas": 0, "whole": 0, "view": 0}
 
 
-async def test_a_part_that_began_before_anybody_listened_here_is_completed_from_the_store(
-    numbering: EventCounter,
+async def test_a_part_that_began_before_anybody_listened_is_completed_from_the_store(
+    counter: EventCounter,
 ) -> None:
-    feed, style = make(numbering), StreamStyle(granularity="whole", wrapped=False)
+    feed, style = make(counter), StreamStyle(granularity="whole", wrapped=False)
     part = TextPart(
         id=PartID("prt_far"), session_id=SESSION, message_id=MessageID("msg_1"), text="Once upon ", time=Span(start=1)
     )  # fmt: skip
@@ -276,7 +314,7 @@ async def test_a_part_that_began_before_anybody_listened_here_is_completed_from_
     feed.add_part(part.id, part)  # it was read when the first piece was stored
     feed.add(idle())
     shown = [event["properties"] for _, event in decode_read(feed.read(0, style))]
-    assert shown[0]["part"]["text"] == "Once upon a time"
+    assert shown[-2]["part"]["text"] == "Once upon a time"
 
 
 class AwayCluster:
@@ -292,7 +330,7 @@ class AwayCluster:
         raise StoreError(f"nothing from {after} to {till}")
 
 
-async def test_a_listener_that_cannot_be_told_what_it_missed_keeps_its_place_and_comes_back() -> None:
+async def test_a_listener_whose_missed_events_cannot_be_read_keeps_its_cursor() -> None:
     counter = EventCounter("boot", cast("Any", AwayCluster()))
     counter.position = 7
     feed, sent = make(counter), []

@@ -9,6 +9,7 @@ from weft.model.event import (
     MessageUpdated,
     PartUpdated,
     SessionCompacted,
+    SessionDeleted,
     SessionFailed,
     SessionIdled,
     StatusChanged,
@@ -25,6 +26,7 @@ from weft.server.metrics import (
     RequestRecord,
     format_labels,
 )
+from weft.testing.store_values import session
 
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+-]+')
 
@@ -47,7 +49,7 @@ def finish(id: str) -> Event:
     )
 
 
-def test_what_happens_in_a_run_is_counted_once() -> None:
+def test_everything_in_a_run_is_counted_once() -> None:
     tally = EventMetrics()
     busy = StatusChanged(session_id=SESSION, status=Busy())
     answer = MessageUpdated(info=assistant_message("msg_2", 2, "msg_1").info)
@@ -82,7 +84,7 @@ def test_what_happens_in_a_run_is_counted_once() -> None:
     assert 'weft_tokens_total{kind="cache_read"} 4' in lines
 
 
-def test_a_copy_in_a_session_that_is_not_run_is_not_counted() -> None:
+def test_copied_messages_are_not_counted() -> None:
     tally = EventMetrics()
     tally.add(StatusChanged(session_id=SESSION, status=Busy()))
     tally.add(StatusChanged(session_id=SESSION, status=Idle()))
@@ -94,7 +96,7 @@ def test_a_copy_in_a_session_that_is_not_run_is_not_counted() -> None:
     assert value(lines, "weft_runs") == 0
 
 
-def test_failures_are_told_apart_and_what_is_remembered_is_bounded() -> None:
+def test_failures_are_counted_by_kind_and_memory_is_bounded() -> None:
     tally = EventMetrics()
     tally.add(SessionFailed(session_id=SESSION, error=unknown_failure("x")))
     assert any(line.startswith('weft_failures_total{name="Unknown') for line in tally.lines())
@@ -102,6 +104,10 @@ def test_failures_are_told_apart_and_what_is_remembered_is_bounded() -> None:
     for number in range(MAX_SEEN_IDS + 5):
         tally.add(finish(f"prt_{number}"))
     assert len(tally._seen) == MAX_SEEN_IDS
+    tally.add(SessionDeleted(info=session("ses_other")))
+    assert len(tally._seen) == MAX_SEEN_IDS
+    tally.add(SessionDeleted(info=session(SESSION)))
+    assert len(tally._seen) == 0
 
 
 def test_requests_are_counted_by_route_and_buckets_add_up() -> None:
@@ -122,7 +128,7 @@ def test_requests_are_counted_by_route_and_buckets_add_up() -> None:
     assert not any("_bucket" in line and '"/event"' in line for line in lines)
 
 
-def test_every_line_is_one_that_can_be_read() -> None:
+def test_every_line_is_valid() -> None:
     lines = [*EventMetrics().lines(), *RequestMetrics().lines()]
     assert all(line.startswith(("# HELP ", "# TYPE ")) or LINE.fullmatch(line) for line in lines)
     assert format_labels((("a", 'x"y\\z\n'),)) == '{a="x\\"y\\\\z\\n"}'

@@ -17,7 +17,7 @@ ROW = re.compile(r"^\| (?P<method>[A-Z]+) \| `(?P<path>[^`]+)` \| (?P<word>[^|]+
 DOCUMENT = to_document(list_routes(), version="1")
 
 
-def ours() -> dict[tuple[str, str], str]:
+def list_own_operations() -> dict[tuple[str, str], str]:
     return {
         (method.upper(), path): operation["operationId"]
         for path, methods in DOCUMENT["paths"].items()
@@ -25,31 +25,34 @@ def ours() -> dict[tuple[str, str], str]:
     }
 
 
-def theirs() -> dict[tuple[str, str], str]:
+def list_opencode_operations() -> dict[tuple[str, str], str]:
     rows = (line.split() for line in GOLDEN.read_text().splitlines())
     return {(method, path): name for method, path, name in rows}
 
 
-def test_every_operation_of_opencode_is_there_under_its_name() -> None:
-    assert theirs().items() <= ours().items()
+def test_every_operation_of_opencode_is_served_under_its_name() -> None:
+    assert list_opencode_operations().items() <= list_own_operations().items()
 
 
-def test_every_route_stands_in_the_manual_with_what_is_true_of_it() -> None:
+def test_every_route_is_in_the_manual_with_its_properties() -> None:
     rows = {
         (found["method"], found["path"]): found["word"].strip()
         for found in ROW.finditer((ROOT / "docs" / "reference" / "http.md").read_text())
     }
-    assert set(rows) == set(ours()) | set(theirs())
-    assert {place for place in theirs() if rows[place] == "absent"} == set(theirs()) - set(ours())
-    assert {rows[place] for place in theirs()} <= {"same", "differs", "absent"}
+    routes = set(list_own_operations()) | set(list_opencode_operations())
+    assert set(rows) == routes, "docs/reference/http.md has one line for each route"
+    assert {place for place in list_opencode_operations() if rows[place] == "absent"} == set(
+        list_opencode_operations()
+    ) - set(list_own_operations())
+    assert {rows[place] for place in list_opencode_operations()} <= {"same", "differs", "absent"}
 
 
-def test_names_are_given_once() -> None:
-    names = list(ours().values())
+def test_operation_ids_are_unique() -> None:
+    names = list(list_own_operations().values())
     assert len(names) == len(set(names))
 
 
-def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
+def test_every_reference_resolves_and_every_schema_is_valid() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     said = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(DOCUMENT)))
     assert said <= set(schemas)
@@ -57,17 +60,17 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
         Draft202012Validator.check_schema(schema)
 
 
-def test_no_place_of_our_own_is_told_of() -> None:
+def test_the_document_does_not_mention_our_internal_field() -> None:
     assert "$extra" not in json.dumps(DOCUMENT)
 
 
-def test_exact_decimals_are_the_numbers_they_are_sent_as() -> None:
+def test_exact_decimals_are_numbers() -> None:
     spent = DOCUMENT["components"]["schemas"]["Spent"]["properties"]["cost"]
     assert spent["type"] == "number"
     assert '"format": "decimal"' not in json.dumps(DOCUMENT)
 
 
-def test_queries_say_what_they_need() -> None:
+def test_required_query_parameters_are_marked() -> None:
     find: dict[str, Any] = DOCUMENT["paths"]["/find/file"]["get"]
     assert {each["name"]: each["required"] for each in find["parameters"]} == {
         "directory": False,
@@ -78,7 +81,7 @@ def test_queries_say_what_they_need() -> None:
     }
 
 
-def test_every_operation_says_what_it_is_about() -> None:
+def test_every_operation_has_a_summary() -> None:
     for methods in DOCUMENT["paths"].values():
         for operation in methods.values():
             assert operation["summary"]

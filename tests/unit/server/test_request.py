@@ -5,12 +5,16 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
+from given.damage import allow_refusal, damaged_bytes, damaged_values, to_json
+from given.request_strategies import operations, values
 from weft.errors import DocumentError, InvalidInputError
 from weft.model.input import SessionInput
+from weft.model.wire import encode
+from weft.server.openapi import to_document
 from weft.server.request import (
     MAX_BODY_BYTES,
     MAX_DEPTH,
@@ -22,19 +26,20 @@ from weft.server.request import (
     read_body,
 )
 from weft.server.route import DirectoryCall, Route
+from weft.server.routes.table import list_routes
 
 JSON = "application/json"
 
 
-async def nothing(_: DirectoryCall) -> None:
+async def answer_nothing(_: DirectoryCall) -> None:
     """Nothing."""
 
 
 def route(**more: Any) -> Route:
-    return Route(method="POST", path="/", name="x", about="", run=nothing, **more)
+    return Route(method="POST", path="/", name="x", about="", run=answer_nothing, **more)
 
 
-def sends(*pieces: bytes) -> Callable[[], Awaitable[Any]]:
+def make_receive(*pieces: bytes) -> Callable[[], Awaitable[Any]]:
     left = list(pieces)
 
     async def receive() -> Any:
@@ -43,18 +48,18 @@ def sends(*pieces: bytes) -> Callable[[], Awaitable[Any]]:
     return receive
 
 
-async def test_a_body_may_come_in_pieces() -> None:
-    assert await read_body(sends(b"a", b"", b"bc"), {}) == b"abc"
+async def test_a_body_may_arrive_in_pieces() -> None:
+    assert await read_body(make_receive(b"a", b"", b"bc"), {}) == b"abc"
 
 
 async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
     with pytest.raises(BodyTooLargeError):
-        await read_body(sends(), {"content-length": str(MAX_BODY_BYTES + 1)})
+        await read_body(make_receive(), {"content-length": str(MAX_BODY_BYTES + 1)})
     with pytest.raises(BodyTooLargeError):
-        await read_body(sends(b"x" * MAX_BODY_BYTES, b"x"), {})
+        await read_body(make_receive(b"x" * MAX_BODY_BYTES, b"x"), {})
 
 
-def test_a_body_becomes_what_the_route_takes() -> None:
+def test_a_body_is_decoded_to_the_type_of_the_route() -> None:
     assert (
         decode_body(route(takes=SessionInput), b'{"title":"t","more":1}', f"{JSON}; charset=utf-8").title
         == "t"
@@ -74,7 +79,7 @@ def test_a_body_becomes_what_the_route_takes() -> None:
         (b"[" * 100_000, JSON, "deep"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_reason(raw: bytes, kind: str, reason: str) -> None:
+def test_an_invalid_body_is_refused_with_the_reason(raw: bytes, kind: str, reason: str) -> None:
     with pytest.raises((InvalidInputError, DocumentError), match=reason):
         decode_body(route(takes=SessionInput), raw, kind)
 
@@ -101,11 +106,11 @@ class Query(Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(le=200)] | None = None
 
 
-class Looked(Struct, frozen=True, kw_only=True):
+class PatternQuery(Struct, frozen=True, kw_only=True):
     pattern: str
 
 
-def test_a_query_is_typed_and_what_is_unknown_is_passed_over() -> None:
+def test_a_query_is_typed_and_unknown_parameters_are_ignored() -> None:
     assert decode_query(Query, b"limit=3&other=%FF&limit=4") == Query(limit=4)
 
 
@@ -114,10 +119,10 @@ def test_a_query_is_typed_and_what_is_unknown_is_passed_over() -> None:
     [
         (Query, b"limit=many", "limit: it is expected to be `int`"),
         (Query, b"limit=201", "limit: it is expected to be `int` <= 200"),
-        (Looked, b"", "pattern: it is missing"),
+        (PatternQuery, b"", "pattern: it is missing"),
     ],
 )
-def test_what_is_wrong_with_a_query_is_told_by_its_name(kind: type[Struct], query: bytes, words: str) -> None:
+def test_an_invalid_query_parameter_is_reported_by_name(kind: type[Struct], query: bytes, words: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         decode_query(kind, query)
     assert str(refused.value) == words
@@ -133,6 +138,39 @@ def test_what_is_wrong_with_a_query_is_told_by_its_name(kind: type[Struct], quer
         (b"directory=", "", "/here"),
     ],
 )
-def test_a_directory_is_meant_however_it_is_written(query: bytes, header: str, found: str) -> None:
+def test_a_directory_is_recognised_in_every_encoding(query: bytes, header: str, found: str) -> None:
     headers = {"x-opencode-directory": header} if header else {}
     assert (find_directory(query, headers) or "/here") == found
+
+
+DOCUMENT = to_document(list_routes(), version="1")
+WITH_BODY = {
+    each["operationId"]: each["requestBody"]["content"]["application/json"]["schema"]
+    for _, _, each in operations(DOCUMENT, set())
+    if "requestBody" in each
+}
+
+
+@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_whatever_a_body_contains_is_decoded_or_refused(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(WITH_BODY)))
+    good = data.draw(values(WITH_BODY[name], DOCUMENT["components"]["schemas"]))
+    raw = to_json(data.draw(damaged_values(good)))
+    raw = data.draw(damaged_bytes(raw)) if data.draw(st.booleans()) else raw
+    [found] = (each for each in list_routes() if isinstance(each, Route) and each.name == name)
+    with allow_refusal(InvalidInputError, DocumentError, naming="body"):
+        encode(decode_body(found, raw, JSON))
+
+
+@given(st.text("0123456789abc=&%+;[]\x00\xff", max_size=30), st.sampled_from([Query, PatternQuery]))
+def test_whatever_a_query_contains_is_decoded_or_refused(query: str, kind: type[Struct]) -> None:
+    raw = query.encode("latin-1")
+    find_directory(raw, {})
+    with allow_refusal(InvalidInputError, naming=": "):
+        decode_query(kind, raw)
+
+
+async def test_a_length_of_any_number_of_digits_is_compared() -> None:
+    with pytest.raises(BodyTooLargeError):
+        await read_body(make_receive(), {"content-length": "9" * 5000})

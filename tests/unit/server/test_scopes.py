@@ -19,7 +19,7 @@ def test_a_route_that_changes_something_needs_more_than_reading() -> None:
 
 
 @pytest.mark.parametrize("beginning", ["auth.", "pty.", "weft.token.", "mcp.auth.", "provider.oauth."])
-def test_what_reaches_beyond_a_principal_is_for_administrators(beginning: str) -> None:
+def test_routes_beyond_a_principal_are_for_administrators(beginning: str) -> None:
     scopes = {find_needed_scope(route) for name, route in ROUTES.items() if name.startswith(beginning)}
     assert scopes == {"admin"}
 

@@ -26,7 +26,7 @@ def test_pages_are_rate_limited() -> None:
     assert [bucket.take(11.0) for _ in range(3)] == [True, True, False]
 
 
-def opened(directory: str) -> AbstractAsyncContextManager[Api]:
+def refuse_to_open(directory: str) -> AbstractAsyncContextManager[Api]:
     raise AssertionError(f"{directory} was opened")
 
 
@@ -35,7 +35,9 @@ async def test_too_many_requests_are_told_to_wait_and_read_nothing(kind: Any) ->
     def note(_: object) -> None:
         pass
 
-    setup = ServerSetup(open=opened, default_directory="/", access=DOOR, name="x", note=note, now=lambda: 0)
+    setup = ServerSetup(
+        open=refuse_to_open, default_directory="/", access=DOOR, name="x", note=note, now=lambda: 0
+    )
     gallery = SharePageCache(HttpServer(setup, ()))
     gallery.rate_limit = RateLimit(size=0, rate=0)
     sent: list[dict[str, Any]] = []
@@ -75,7 +77,7 @@ def test_access_requires_a_password_unless_it_was_switched_off() -> None:
     assert refusal.status == 401
 
 
-def test_names_and_pages_of_others_are_turned_away_from_pages_too() -> None:
+def test_foreign_hosts_and_origins_are_refused_for_pages_too() -> None:
     for headers in ({"host": "evil.test"}, {**HERE, "origin": "https://evil.test"}):
         refusal = DOOR.check("GET", headers, "/s/x")
         assert refusal is not None

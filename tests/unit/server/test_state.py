@@ -26,7 +26,7 @@ from weft.server.state import (
 NOW = 1_790_000_000_000
 
 
-async def test_a_screen_that_asks_is_given_what_comes_after_it_first_asked() -> None:
+async def test_a_polling_client_receives_what_came_after_its_first_request() -> None:
     control = TuiControl(poll_seconds=0.001)
     control.put("/work", TuiRequest(path="/tui/early"))
     assert await control.next("/work") is None
@@ -38,7 +38,7 @@ async def test_a_screen_that_asks_is_given_what_comes_after_it_first_asked() -> 
     assert await control.next("/work") is None
 
 
-async def test_requests_that_nobody_takes_do_not_pile_up() -> None:
+async def test_requests_that_nobody_takes_are_bounded() -> None:
     control = TuiControl(poll_seconds=0.001)
     await control.next("/work")
     for number in range(controls.MAX_TUI_REQUESTS + 5):
@@ -46,7 +46,7 @@ async def test_requests_that_nobody_takes_do_not_pile_up() -> None:
     assert await control.next("/work") == TuiRequest(path="5")
 
 
-async def test_a_ticket_is_good_once_and_for_one_address() -> None:
+async def test_a_ticket_is_valid_once_and_for_one_path() -> None:
     tickets = Tickets()
     one, other = tickets.issue("/pty/a/connect"), tickets.issue("/pty/a/connect")
     assert tickets.take(one, "/pty/a/connect") is not None
@@ -55,7 +55,7 @@ async def test_a_ticket_is_good_once_and_for_one_address() -> None:
     assert tickets.take("", "/pty/a/connect") is None
 
 
-async def test_tickets_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_tickets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tickets_module, "MAX_TICKETS", 3)
     tickets = Tickets()
     given = [tickets.issue("/x") for _ in range(5)]
@@ -74,13 +74,13 @@ async def test_tickets_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, ""),
     ],
 )
-def test_attempts_of_an_ipv6_network_are_those_of_one_address(
+def test_attempts_of_an_ipv6_network_count_as_one_address(
     client: tuple[str, int] | None, address: str
 ) -> None:
     assert to_attempt_address(client) == address
 
 
-async def test_addresses_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controls, "MAX_ADDRESSES", 1)
     delays = list[float]()
 
@@ -94,16 +94,16 @@ async def test_addresses_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @given(st.binary())
-def test_letters_are_always_those_of_an_id(raw: bytes) -> None:
+def test_hashed_letters_are_valid_in_an_id(raw: bytes) -> None:
     check_id("message", f"msg_000000000001{hash_to_letters(raw)}{hash_to_letters(raw)}")
 
 
 @given(st.lists(st.binary(), unique=True, max_size=20))
-def test_different_bytes_become_different_letters(raws: list[bytes]) -> None:
+def test_different_bytes_give_different_letters(raws: list[bytes]) -> None:
     assert len({hash_to_letters(raw) for raw in raws}) == len(raws)
 
 
-async def test_a_key_stands_for_one_prompt_in_one_session() -> None:
+async def test_an_idempotency_key_stands_for_one_prompt_in_one_session() -> None:
     async with open_engine([Say(text="hello")]) as engine:
         one = (await engine.api.create_session(SessionInput())).id
         other = (await engine.api.create_session(SessionInput())).id
@@ -123,3 +123,16 @@ async def test_a_key_stands_for_one_prompt_in_one_session() -> None:
         assert await restarted.id_for(engine.api, one, "key", b"body") == first
         a_day_later = IdempotencyKeys(lambda: NOW + 25 * 60 * 60 * 1000)
         assert await a_day_later.id_for(engine.api, one, "key", b"body") != first
+
+
+async def test_the_keys_of_a_removed_session_are_forgotten() -> None:
+    async with open_engine() as engine:
+        one = (await engine.api.create_session(SessionInput())).id
+        other = (await engine.api.create_session(SessionInput())).id
+        now = NOW
+        keys = IdempotencyKeys(lambda: now)
+        first, second = [await keys.id_for(engine.api, each, "key", b"body") for each in (one, other)]
+        keys.forget(one)
+        now += 1
+        assert await keys.id_for(engine.api, one, "key", b"body") != first
+        assert await keys.id_for(engine.api, other, "key", b"body") == second

@@ -13,7 +13,7 @@ SESSION, MESSAGE = SessionID("ses_1"), MessageID("msg_1")
 IDS: dict[str, Any] = {"session_id": SESSION, "message_id": MESSAGE}
 
 
-def say(text: str) -> AnyPart:
+def text_part(text: str) -> AnyPart:
     return TextPart(id=PartID("prt_1"), text=text, **IDS)
 
 
@@ -29,18 +29,21 @@ def step(*parts: AnyPart, number: int = 1, root: str = "/here") -> SessionStep:
     return SessionStep(number=number, message=MessageWithParts(info=info, parts=parts))
 
 
-def test_sessions_that_differ_only_in_place_and_times_are_the_same() -> None:
-    one = [step(call("/here/a: 3 passed in 0.12s", command="cat /here/a")), step(say("Done at 10:11:12."))]
+def test_sessions_that_differ_only_in_paths_and_times_are_equal() -> None:
+    one = [
+        step(call("/here/a: 3 passed in 0.12s", command="cat /here/a")),
+        step(text_part("Done at 10:11:12.")),
+    ]
     other = [
         step(call("/there/a: 3 passed in 1.5s", command="cat /there/a"), root="/there"),
-        step(say("Done at 12:00:00."), root="/there"),
+        step(text_part("Done at 12:00:00."), root="/there"),
     ]
     assert find_divergence(one, other) is None
 
 
 def test_the_first_difference_is_named_with_both_sides() -> None:
     same = step(call("out", command="ls"))
-    assert find_divergence([same, step(say("Yes."))], [same, step(say("No."))]) == Divergence(
+    assert find_divergence([same, step(text_part("Yes."))], [same, step(text_part("No."))]) == Divergence(
         step=2, what="text", one="Yes.", other="No."
     )
     assert find_divergence([same], [step(call("out", command="pwd"))]) == Divergence(
@@ -55,7 +58,7 @@ def test_the_first_difference_is_named_with_both_sides() -> None:
 
 def test_a_session_that_ends_earlier_or_changes_other_files_differs() -> None:
     same = step(call("out", command="ls"))
-    assert find_divergence([same, step(say("Yes."))], [same]) == Divergence(
+    assert find_divergence([same, step(text_part("Yes."))], [same]) == Divergence(
         step=2, what="end", one="Yes.", other=NO_STEP
     )
     ours, theirs = {1: frozenset({("a", "1234567890")})}, {1: frozenset({("a", "0987654321"), ("b", "")})}

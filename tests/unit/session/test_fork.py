@@ -96,17 +96,17 @@ class StoredSession:
         return await self.api.list_messages(self.session)
 
 
-async def talk(api: LocalApi, *, title: str = "Loom") -> StoredSession:
+async def create_session(api: LocalApi, *, title: str = "Loom") -> StoredSession:
     return StoredSession(api, (await api.create_session(SessionInput(title=title))).id)
 
 
-def shown(history: list[MessageWithParts]) -> object:
+def show(history: list[MessageWithParts]) -> object:
     return to_model_messages(since_compaction(history), MODEL)
 
 
-async def test_at_every_message_of_a_compacted_session_the_model_is_shown_what_it_was_shown_there() -> None:
+async def test_a_fork_at_any_message_of_a_compacted_session_shows_the_model_the_same() -> None:
     async with open_engine() as engine:
-        spoken = await talk(engine.api)
+        spoken = await create_session(engine.api)
         for number in range(3):
             await spoken.answer(await spoken.ask(f"prompt {number}"), f"answer {number}")
         await spoken.compact()
@@ -117,16 +117,16 @@ async def test_at_every_message_of_a_compacted_session_the_model_is_shown_what_i
         history = await spoken.history()
         for index, message in enumerate(history):
             fork = await engine.api.fork_session(spoken.session, at=message.info.id)
-            assert shown(await engine.api.list_messages(fork.id)) == shown(history[:index])
+            assert show(await engine.api.list_messages(fork.id)) == show(history[:index])
         whole = await engine.api.fork_session(spoken.session)
-        assert shown(await engine.api.list_messages(whole.id)) == shown(history)
+        assert show(await engine.api.list_messages(whole.id)) == show(history)
         # A fork from before a compaction has what was said before it.
         assert len(history) == 16
 
 
-async def test_a_fork_at_a_prompt_has_all_before_it_and_its_answers_answer_the_copies() -> None:
+async def test_a_fork_at_a_prompt_has_everything_before_it_and_its_answers_point_to_the_copies() -> None:
     async with open_engine() as engine:
-        spoken = await talk(engine.api)
+        spoken = await create_session(engine.api)
         first = await spoken.ask("U1")
         await spoken.answer(first, "A1")
         second = await spoken.ask("U2")
@@ -139,9 +139,9 @@ async def test_a_fork_at_a_prompt_has_all_before_it_and_its_answers_answer_the_c
         assert asked.id != first.id
 
 
-async def test_every_reference_among_what_is_copied_leads_to_the_copy_and_words_stay_as_they_were() -> None:
+async def test_references_among_copies_point_to_the_copies_and_texts_are_unchanged() -> None:
     async with open_engine() as engine:
-        spoken = await talk(engine.api)
+        spoken = await create_session(engine.api)
         first = await spoken.ask("hello")
         pointed = replace(await spoken.answer(first, "hi"), extra_={"tail_start_id": first.id})
         await engine.api.update_message(pointed)
@@ -162,9 +162,9 @@ async def test_every_reference_among_what_is_copied_leads_to_the_copy_and_words_
         assert old.isdisjoint([picture.id, *(part.id for part in answered.parts)])
 
 
-async def test_a_revert_is_carried_over_if_what_it_points_to_is() -> None:
+async def test_a_revert_is_copied_if_its_target_is() -> None:
     async with open_engine() as engine:
-        spoken = await talk(engine.api)
+        spoken = await create_session(engine.api)
         first, second = await spoken.ask("one"), await spoken.ask("two")
         known = await engine.api.get_session(spoken.session)
         reverted = replace(known, revert=SessionRevert(message_id=second.id, snapshot="abc"))
@@ -176,9 +176,9 @@ async def test_a_revert_is_carried_over_if_what_it_points_to_is() -> None:
         assert first.id != copies[0].info.id
 
 
-async def test_a_fork_has_spent_nothing_and_has_the_todos_only_if_it_is_whole() -> None:
+async def test_a_fork_has_spent_nothing_and_has_the_todos_only_if_it_is_complete() -> None:
     async with open_engine() as engine:
-        spoken = await talk(engine.api)
+        spoken = await create_session(engine.api)
         last = await spoken.ask("one")
         todos = (Todo(content="weave", status="pending", priority="low"),)
         await engine.api.runtime.journal.commit(TodoUpdated(session_id=spoken.session, todos=todos))
@@ -191,9 +191,9 @@ async def test_a_fork_has_spent_nothing_and_has_the_todos_only_if_it_is_whole() 
         assert await engine.api.list_todos(part.id) == []
 
 
-async def test_what_runs_on_in_the_original_is_over_in_the_fork() -> None:
+async def test_a_running_call_is_interrupted_in_the_fork() -> None:
     async with open_engine() as engine:
-        spoken = await talk(engine.api)
+        spoken = await create_session(engine.api)
         open_answer = await spoken.answer(await spoken.ask("go"), "going")
         await engine.api.update_message(
             replace(open_answer, time=AssistantTime(created=spoken.now), finish=None)
@@ -214,9 +214,9 @@ async def test_what_runs_on_in_the_original_is_over_in_the_fork() -> None:
         assert (await spoken.history())[-1].parts[-1] == running
 
 
-async def test_parts_of_one_name_in_two_messages_keep_their_order() -> None:
+async def test_parts_with_the_same_id_in_two_messages_keep_their_order() -> None:
     async with open_engine() as engine:
-        spoken = await talk(engine.api)
+        spoken = await create_session(engine.api)
         for words in ("first", "second"):
             info = await spoken.ask("")
             for number in (1, 2):

@@ -19,7 +19,7 @@ async def ledger(engine: Engine, id: SessionID) -> Ledger:
     return found
 
 
-async def test_a_step_is_counted_in_its_session_and_in_all_above_it() -> None:
+async def test_a_step_is_counted_in_its_session_and_all_its_ancestors() -> None:
     async with open_engine(*[[Say(text="a word or two")]] * 4) as engine:
         root = await engine.api.create_session(SessionInput())
         child = await engine.api.create_session(SessionInput(parent_id=root.id))
@@ -36,7 +36,7 @@ async def test_a_step_is_counted_in_its_session_and_in_all_above_it() -> None:
     assert kept[2].below == {}
 
 
-async def test_a_child_that_was_removed_stays_on_the_bill() -> None:
+async def test_a_removed_child_stays_counted() -> None:
     async with open_engine(*[[Say(text="a word or two")]] * 2) as engine:
         root = await engine.api.create_session(SessionInput())
         child = await engine.api.create_session(SessionInput(parent_id=root.id))
@@ -50,7 +50,7 @@ async def test_a_child_that_was_removed_stays_on_the_bill() -> None:
     assert after.tree != after.own
 
 
-async def test_what_a_crash_kept_from_being_counted_is_counted_by_the_next_step() -> None:
+async def test_a_step_left_uncounted_by_a_crash_is_counted_by_the_next() -> None:
     async with open_engine(*[[Say(text="a word or two")]] * 3) as engine:
         session = await engine.api.create_session(SessionInput())
         await engine.api.prompt(session.id, text_prompt("one"))
@@ -58,13 +58,30 @@ async def test_what_a_crash_kept_from_being_counted_is_counted_by_the_next_step(
         await engine.api.prompt(session.id, text_prompt("two"))
         true = await engine.api.get_spending(session.id)
 
-        def uncounted(it: SessionInfo) -> SessionInfo:
+        def remove_step(it: SessionInfo) -> SessionInfo:
             return with_ledger(it, counted)
 
-        await engine.store.edit(session.id, uncounted)
+        await engine.store.edit(session.id, remove_step)
         assert await engine.api.get_spending(session.id) == true
         await engine.api.prompt(session.id, text_prompt("three"))
         assert (await ledger(engine, session.id)).own == (await engine.api.get_spending(session.id)).own
+
+
+async def test_an_answer_that_was_undone_before_it_was_counted_is_still_counted() -> None:
+    async with open_engine(*[[Say(text="a word or two")]] * 3) as engine:
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, text_prompt("one"))
+        counted = await ledger(engine, session.id)
+        await engine.api.prompt(session.id, text_prompt("two"))
+        second = (await engine.api.list_messages(session.id))[2].info
+        true = await ledger(engine, session.id)
+        await engine.store.edit(session.id, lambda it: with_ledger(it, counted))
+        await engine.api.revert(session.id, second.id)
+        await engine.api.prompt(session.id, text_prompt("three"))
+        after = await ledger(engine, session.id)
+
+    assert counted.own.steps < true.own.steps
+    assert (after.own.steps, after.own.output) == (3, true.own.output + true.own.output // 2)
 
 
 async def test_a_model_without_a_price_costs_an_unknown_amount() -> None:

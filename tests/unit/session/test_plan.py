@@ -11,10 +11,10 @@ MADE = SessionInfo(id=SESSION, slug="calm-loom", time=SessionTime(created=17, up
 CHECKOUT = replace(PLACE, worktree="/checkout", project=replace(PLACE.project, vcs="git"))
 
 
-def test_a_plan_lies_in_the_checkout_and_without_one_in_the_data_directory() -> None:
+def test_a_plan_is_in_the_checkout_or_else_in_the_data_directory() -> None:
     assert get_plan_path(MADE, CHECKOUT, "/data/plans") == "/checkout/.opencode/plans/17-calm-loom.md"
     assert get_plan_path(MADE, PLACE, "/data/plans") == "/data/plans/17-calm-loom.md"
 
 
-def test_a_session_without_a_slug_lends_its_id() -> None:
+def test_a_session_without_a_slug_uses_its_id() -> None:
     assert get_plan_path(replace(MADE, slug=""), PLACE, "/data/plans") == "/data/plans/17-ses_test.md"

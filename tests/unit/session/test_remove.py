@@ -17,7 +17,7 @@ from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 
 
-async def test_a_run_is_ended_before_its_session_goes() -> None:
+async def test_a_run_is_ended_before_its_session_is_removed() -> None:
     async with open_engine([Wait(seconds=1000), Say(text="never")]) as engine:
         session = await engine.api.create_session(SessionInput())
         child = await engine.api.create_session(SessionInput(parent_id=session.id))
@@ -37,7 +37,7 @@ async def test_a_run_is_ended_before_its_session_goes() -> None:
         assert await engine.api.abort(child.id) is False
 
 
-async def test_nothing_that_was_stored_for_a_session_outlives_it_and_the_trash() -> None:
+async def test_nothing_stored_for_a_session_outlives_it_and_the_trash() -> None:
     async with open_engine([Say(text="one")], [Say(text="two")]) as engine:
         gone, trashed = [await engine.api.create_session(SessionInput()) for _ in range(2)]
         before = await engine.store.list_keys()
@@ -90,7 +90,7 @@ async def test_removing_revokes_the_share_first_and_stops_if_that_fails() -> Non
         assert len(await engine.api.list_sessions()) == 2
 
 
-async def test_a_child_that_is_made_while_runs_are_ended_goes_too() -> None:
+async def test_a_child_created_while_runs_are_ended_is_removed_too() -> None:
     async with open_engine() as engine:
         session = await engine.api.create_session(SessionInput())
         made: list[SessionID] = []
@@ -110,7 +110,7 @@ async def test_a_child_that_is_made_while_runs_are_ended_goes_too() -> None:
         assert await engine.api.list_sessions() == []
 
 
-async def test_growth_that_waits_is_in_the_trash_too() -> None:
+async def test_waiting_growth_is_in_the_trash_too() -> None:
     store = MemoryStore()
     async with open_engine([Say(text="some words")], store=store) as engine:
         session = await engine.api.create_session(SessionInput())

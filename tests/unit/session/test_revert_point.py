@@ -47,29 +47,29 @@ from weft.undo.revert import cut_diff
 SESSION = SessionID("ses_1")
 
 
-def place(message: str, part: str) -> dict[str, str]:
+def ids(message: str, part: str) -> dict[str, str]:
     return {"session_id": SESSION, "message_id": MessageID(message), "id": PartID(part)}
 
 
-def words(message: str, part: str, text: str = "words", *, synthetic: bool = False) -> TextPart:
-    return TextPart(**place(message, part), text=text, synthetic=synthetic)
+def text_part(message: str, part: str, text: str = "words", *, synthetic: bool = False) -> TextPart:
+    return TextPart(**ids(message, part), text=text, synthetic=synthetic)
 
 
 def call(message: str, part: str, tool: str = "bash", **given: object) -> ToolPart:
     state = CompletedState(input=given, output="", title="", metadata={}, time=CallTime(start=1, end=2))
-    return ToolPart(**place(message, part), call_id=f"call_{part}", tool=tool, state=state)
+    return ToolPart(**ids(message, part), call_id=f"call_{part}", tool=tool, state=state)
 
 
 def patch(message: str, part: str, call_id: str = "", *files: str) -> PatchPart:
     changed = Patch(before=Tree(f"{part}-before"), after=Tree(f"{part}-after"), files=files)
     own = WeftPatchData(patch=changed, call_id=call_id)
-    return PatchPart(**place(message, part), hash=changed.before, files=(), weft=own)
+    return PatchPart(**ids(message, part), hash=changed.before, files=(), weft=own)
 
 
 def prompt(id: str, *parts: AnyPart, at: int = 1) -> MessageWithParts:
     return MessageWithParts(
         info=UserMessage(id=MessageID(id), session_id=SESSION, time=Moment(created=at)),
-        parts=parts or (words(id, f"{id}_p"),),
+        parts=parts or (text_part(id, f"{id}_p"),),
     )
 
 
@@ -87,10 +87,10 @@ def answer(id: str, *parts: AnyPart, to: str = "", at: int = 2) -> MessageWithPa
 # Ids that go down, as after the wrap: nothing may depend on them.
 HISTORY = [
     prompt("msg_9"),
-    answer("msg_8", words("msg_8", "a"), call("msg_8", "b"), patch("msg_8", "c", "call_b")),
+    answer("msg_8", text_part("msg_8", "a"), call("msg_8", "b"), patch("msg_8", "c", "call_b")),
     answer("msg_7", call("msg_7", "d"), call("msg_7", "e"), patch("msg_7", "f", "call_d"), patch("msg_7", "g", "call_e")),
     prompt("msg_6"),
-    answer("msg_5", words("msg_5", "h")),
+    answer("msg_5", text_part("msg_5", "h")),
 ]  # fmt: skip
 
 
@@ -106,24 +106,24 @@ HISTORY = [
         ("msg_5", None, RevertPoint(message_id=MessageID("msg_6"))),
     ],
 )
-def test_an_answer_goes_with_its_prompt_unless_something_before_the_part_is_worth_keeping(
+def test_an_answer_is_removed_with_its_prompt_unless_an_earlier_part_is_worth_keeping(
     message: str, part: str | None, point: RevertPoint
 ) -> None:
     assert get_point(HISTORY, MessageID(message), part and PartID(part)) == point
 
 
-def test_a_message_without_a_prompt_before_it_is_where_it_is_cut() -> None:
+def test_a_message_without_a_prompt_before_it_is_the_point_itself() -> None:
     assert get_point([answer("msg_1")], MessageID("msg_1")) == RevertPoint(message_id=MessageID("msg_1"))
 
 
-def test_what_is_not_there_is_not_found() -> None:
+def test_an_unknown_message_or_part_is_not_found() -> None:
     with pytest.raises(NotFoundError):
         get_point(HISTORY, MessageID("msg_0"))
     with pytest.raises(NotFoundError):
         get_point(HISTORY, MessageID("msg_8"), PartID("d"))
 
 
-def test_a_cut_at_a_message_is_by_position() -> None:
+def test_a_history_is_cut_by_position() -> None:
     parted = cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_6")))
     assert parted == HistoryCut(kept=tuple(HISTORY[:3]), removed=tuple(HISTORY[3:]))
     assert cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_0"))) == HistoryCut(kept=tuple(HISTORY))
@@ -137,15 +137,15 @@ def test_undoing_part_of_a_message_keeps_the_changes_of_its_earlier_calls() -> N
     assert [each.before for each in list_patches(parted.removed)] == ["g-before"]
 
 
-def test_snapshots_are_those_of_ours() -> None:
-    opened = StepStartPart(**place("msg_1", "s"), snapshot="whole")
+def test_only_our_own_snapshots_are_collected() -> None:
+    opened = StepStartPart(**ids("msg_1", "s"), snapshot="whole")
     ours = answer("msg_1", opened, patch("msg_1", "p"))
-    theirs = answer("msg_2", StepStartPart(**place("msg_2", "s"), snapshot="theirs"))
+    theirs = answer("msg_2", StepStartPart(**ids("msg_2", "s"), snapshot="theirs"))
     assert get_history_trees([ours, theirs]) == {"whole", "p-before", "p-after"}
 
 
-def test_files_that_another_program_changed_or_that_nothing_was_kept_of_are_named() -> None:
-    theirs = PatchPart(**place("msg_1", "p"), hash="x", files=("/loom/b", "/loom/a"))
+def test_files_changed_by_another_program_or_without_a_snapshot_are_named() -> None:
+    theirs = PatchPart(**ids("msg_1", "p"), hash="x", files=("/loom/b", "/loom/a"))
     done = answer(
         "msg_1",
         theirs,
@@ -163,31 +163,31 @@ def test_files_that_another_program_changed_or_that_nothing_was_kept_of_are_name
     ]
 
 
-def test_a_turn_begins_with_a_persons_own_words() -> None:
-    ours = prompt("msg_4", words("msg_4", "i", "Continue", synthetic=True))
+def test_a_turn_begins_with_a_human_prompt() -> None:
+    ours = prompt("msg_4", text_part("msg_4", "i", "Continue", synthetic=True))
     assert find_newest_human_prompt_id([*HISTORY, ours]) == "msg_6"
     assert find_newest_human_prompt_id([ours]) is None
     assert find_newest_human_prompt_id([prompt("msg_5"), ours]) == "msg_5"
     assert (
-        find_first_line([prompt("msg_1", words("msg_1", "p", "\n  first \nsecond"))], MessageID("msg_1"))
+        find_first_line([prompt("msg_1", text_part("msg_1", "p", "\n  first \nsecond"))], MessageID("msg_1"))
         == "first"
     )
 
 
 def test_only_commands_that_ran_or_may_have_run_have_unknown_effects() -> None:
-    def failed(error: str, metadata: dict[str, object] | None = None) -> list[MessageWithParts]:
+    def failed_call(error: str, metadata: dict[str, object] | None = None) -> list[MessageWithParts]:
         state = ErrorState(input={}, error=error, metadata=metadata, time=CallTime(start=1, end=2))
         return [answer("msg_2", replace(call("msg_2", "b"), state=state))]
 
     assert has_commands([answer("msg_2", call("msg_2", "b"))])
-    assert has_commands(failed("the command could not be run", {"output": ""}))
-    assert has_commands(failed(ABORTED))
-    assert has_commands(failed(INTERRUPTED))
-    assert not has_commands(failed("The user rejected permission"))
+    assert has_commands(failed_call("the command could not be run", {"output": ""}))
+    assert has_commands(failed_call(ABORTED))
+    assert has_commands(failed_call(INTERRUPTED))
+    assert not has_commands(failed_call("The user rejected permission"))
     assert not has_commands([answer("msg_2", call("msg_2", "b", "read"))])
 
 
-def test_a_message_is_chosen_by_id_or_by_its_beginning() -> None:
+def test_a_message_is_chosen_by_id_or_prefix() -> None:
     history = [prompt("msg_10"), prompt("msg_1"), prompt("msg_2")]
     assert choose_message(history, "msg_1") == "msg_1"
     assert choose_message(history, "10") == "msg_10"

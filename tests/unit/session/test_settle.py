@@ -24,13 +24,13 @@ from weft.session.settle import INTERRUPTED, INTERRUPTED_ANSWER, to_settling_eve
 BEGUN = 2
 
 
-def unfinished(*parts: Any, finish: str | None = None) -> MessageWithParts:
+def unfinished_answer(*parts: Any, finish: str | None = None) -> MessageWithParts:
     message = assistant_message("A1", 2, "U1", *parts, finish=finish)
     assert isinstance(message.info, AssistantMessage)
     return replace(message, info=replace(message.info, time=replace(message.info.time, completed=None)))
 
 
-def test_what_came_to_its_end_is_left_alone() -> None:
+def test_a_complete_history_is_unchanged() -> None:
     assert (
         to_settling_events(
             [user_message("U1", 1), assistant_message("A1", 2, "U1", text("A1", "done"), tool_part("A1", 2))]
@@ -39,8 +39,8 @@ def test_what_came_to_its_end_is_left_alone() -> None:
     )
 
 
-def test_an_answer_without_an_end_gets_one_and_the_reason() -> None:
-    (event,) = to_settling_events([user_message("U1", 1), unfinished(StepStartPart(**ids("A1", 1)))])
+def test_an_open_answer_gets_an_end_and_the_reason() -> None:
+    (event,) = to_settling_events([user_message("U1", 1), unfinished_answer(StepStartPart(**ids("A1", 1)))])
 
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)
@@ -48,19 +48,19 @@ def test_an_answer_without_an_end_gets_one_and_the_reason() -> None:
     assert event.info.error == aborted_failure(INTERRUPTED_ANSWER)
 
 
-def test_an_answer_that_was_whole_but_not_closed_is_closed_without_blame() -> None:
-    (event,) = to_settling_events([unfinished(text("A1", "whole"), finish="stop")])
+def test_a_complete_but_unclosed_answer_is_closed_without_an_error() -> None:
+    (event,) = to_settling_events([unfinished_answer(text("A1", "whole"), finish="stop")])
 
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)
     assert (event.info.error, event.info.time.completed) == (None, BEGUN)
 
 
-def test_calls_that_were_under_way_are_told_as_interrupted_with_what_they_had() -> None:
+def test_running_calls_are_interrupted_and_keep_their_metadata() -> None:
     running = RunningState(input={"command": "make"}, metadata={"output": "half"}, time=Span(start=7))
     first = ToolPart(**ids("A1", 1), call_id="c1", tool="bash", state=running)
     second = ToolPart(**ids("A1", 2), call_id="c2", tool="read", state=PendingState(input={}, raw=""))
-    events = to_settling_events([unfinished(first, second)])
+    events = to_settling_events([unfinished_answer(first, second)])
 
     assert events[:2] == [
         PartUpdated(
@@ -80,10 +80,10 @@ def test_calls_that_were_under_way_are_told_as_interrupted_with_what_they_had() 
     ]
 
 
-def test_words_that_were_being_said_are_kept_and_closed() -> None:
+def test_streamed_text_is_kept_and_closed() -> None:
     thought = ReasoningPart(**ids("A1", 1), text="half a th", time=Span(start=3))
     said = text("A1", "half a sent", 2, time=Span(start=5))
-    events = to_settling_events([unfinished(thought, said)])
+    events = to_settling_events([unfinished_answer(thought, said)])
 
     assert [event.part for event in events if isinstance(event, PartUpdated)] == [
         replace(thought, time=Span(start=3, end=5)),
@@ -91,18 +91,20 @@ def test_words_that_were_being_said_are_kept_and_closed() -> None:
     ]
 
 
-def test_settling_twice_is_settling_once() -> None:
+def test_settling_twice_equals_settling_once() -> None:
     running = ToolPart(
         **ids("A1", 1), call_id="c", tool="bash", state=RunningState(input={}, time=Span(start=1))
     )
-    kept = Transcript([user_message("U1", 1), unfinished(running, text("A1", "x", 2, time=Span(start=1)))])
+    kept = Transcript(
+        [user_message("U1", 1), unfinished_answer(running, text("A1", "x", 2, time=Span(start=1)))]
+    )
     kept.feed(*to_settling_events(kept.messages()))
 
     assert to_settling_events(kept.messages()) == []
     assert all(message.info.session_id == SESSION for message in kept.messages())
 
 
-def test_what_an_answer_left_open_when_it_ended_ends_when_it_did() -> None:
+def test_parts_left_open_by_an_ended_answer_end_with_it() -> None:
     said = text("A1", "half a sent", 1, time=Span(start=5))
     running = RunningState(input={}, time=Span(start=7))
     call = ToolPart(**ids("A1", 2), call_id="c1", tool="bash", state=running)
@@ -119,10 +121,10 @@ def test_what_an_answer_left_open_when_it_ended_ends_when_it_did() -> None:
     ]
 
 
-def test_an_answer_without_an_end_ends_with_the_last_that_is_known_of_it() -> None:
+def test_an_open_answer_ends_at_its_last_known_time() -> None:
     done = tool_part("A1", 1)
     said = text("A1", "half a sent", 2, time=Span(start=9_000))
-    *_, event = to_settling_events([unfinished(done, said)])
+    *_, event = to_settling_events([unfinished_answer(done, said)])
 
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)

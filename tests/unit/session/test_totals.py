@@ -10,9 +10,15 @@ from msgspec.structs import replace
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, AssistantTime, UserMessage
 from weft.model.part import CacheTokens, Moment, Tokens
-from weft.model.session import SessionInfo, SessionTime, get_weft_data
+from weft.model.session import SessionInfo, SessionTime, get_ledger, get_weft_data
 from weft.model.spending import Ledger, Spending, Spent, add_spent
-from weft.session.totals import count_messages, get_ledger, to_message_spent, total_spending, with_ledger
+from weft.session.totals import (
+    count_messages,
+    count_spending,
+    to_message_spent,
+    total_spending,
+    with_ledger,
+)
 
 START = 1000
 
@@ -29,7 +35,7 @@ def answer(at: int, cost: str = "0", *, priced: bool = True, tokens: int = 1) ->
     )  # fmt: skip
 
 
-def asked(at: int) -> UserMessage:
+def prompt(at: int) -> UserMessage:
     return UserMessage(id=MessageID(f"msg_{at}"), session_id=SessionID("ses_a"), time=Moment(created=at))
 
 
@@ -37,14 +43,14 @@ MESSAGES = st.lists(
     st.tuples(st.booleans(), st.decimals(0, 10, places=9), st.booleans(), st.integers(0, 10**9)), max_size=30
 ).map(
     lambda rows: [
-        asked(START + at) if is_prompt else answer(START + at, str(cost), priced=priced, tokens=tokens)
+        prompt(START + at) if is_prompt else answer(START + at, str(cost), priced=priced, tokens=tokens)
         for at, (is_prompt, cost, priced, tokens) in enumerate(rows)
     ]
 )
 
 
 @given(messages=MESSAGES, crashes=st.sets(st.integers(0, 30)))
-def test_what_is_kept_step_by_step_is_what_the_messages_say(
+def test_totals_updated_step_by_step_equal_the_sum_of_the_messages(
     messages: list[AnyMessage], crashes: set[int]
 ) -> None:
     kept = session()
@@ -60,23 +66,32 @@ def test_what_is_kept_step_by_step_is_what_the_messages_say(
     )
 
 
-def test_a_removed_message_stays_paid_for() -> None:
+def test_an_answer_without_an_end_and_what_follows_it_are_counted_later() -> None:
+    first, last = answer(START + 1, "1"), answer(START + 3, "4")
+    unfinished = replace(answer(START + 2, "2"), time=AssistantTime(created=START + 2))
+    counted = count_spending(session(), [first, unfinished, last])
+    assert get_ledger(counted).own.cost == 1
+    counted = count_spending(counted, [first, answer(START + 2, "2"), last])
+    assert get_ledger(counted).own.cost == 7
+
+
+def test_a_removed_message_stays_counted() -> None:
     kept = with_ledger(
         session(), count_messages(get_ledger(session()), [answer(START + 1, "1"), answer(START + 2, "2")])
     )
     assert total_spending(kept, [], lambda _: [answer(START + 1, "1")]).own.cost == 3
 
 
-def test_what_a_fork_copied_was_paid_for_elsewhere() -> None:
+def test_messages_copied_by_a_fork_are_not_counted_again() -> None:
     assert total_spending(session(), [], lambda _: [answer(START - 1, "5"), answer(START, "1")]).own.cost == 1
 
 
-def test_an_unknown_price_makes_the_whole_unknown_and_keeps_what_is_known() -> None:
+def test_an_unknown_price_makes_the_total_unknown_and_keeps_the_known_part() -> None:
     spent = total_spending(session(), [], lambda _: [answer(START, "1"), answer(START + 1, priced=False)]).own
     assert (spent.cost, spent.priced) == (Decimal(1), False)
 
 
-def test_a_tree_holds_its_children_those_that_are_gone_and_ends_where_it_goes_in_a_circle() -> None:
+def test_a_tree_includes_children_and_removed_ones_and_ends_at_a_cycle() -> None:
     gone, here = SessionID("ses_gone"), SessionID("ses_b")
     ledger = Ledger(until=START - 1, below={gone: Spent(cost=Decimal(4)), here: Spent(cost=Decimal(999))})
     root = with_ledger(session("ses_a", parent_id=SessionID("ses_c")), ledger)
@@ -91,7 +106,7 @@ def test_a_tree_holds_its_children_those_that_are_gone_and_ends_where_it_goes_in
     assert get_weft_data(child).spent is None
 
 
-def test_a_sum_is_spelled_as_short_as_others_spell_it() -> None:
+def test_a_sum_has_no_trailing_zeros() -> None:
     costs = ("0.01234", "0.00890"), ("60", "40"), ("0.0", "0")
     sums = [add_spent(Spent(cost=Decimal(cost)) for cost in each).cost for each in costs]
     assert [str(cost) for cost in sums] == ["0.02124", "100", "0"]

@@ -27,13 +27,13 @@ RESULT = CallResult(title="t", output="done")
 TRACE = CommandTrace(token="0" * 32, record="/o/tool_1.exit", watched=True)
 
 
-def running(tool: str, evidence: CallEvidence | None, **metadata: Any) -> ToolPart:
+def running_call(tool: str, evidence: CallEvidence | None, **metadata: Any) -> ToolPart:
     state = RunningState(input={}, metadata=with_evidence(metadata or None, evidence), time=Span(start=1))
     return replace(tool_part("A1", 1, tool), state=state)
 
 
 def judge(evidence: CallEvidence | None, tool: str = "bash", **found: Any) -> CallVerdict:
-    return judge_call(running(tool, evidence, output="so far"), CallFindings(**found), "/project")
+    return judge_call(running_call(tool, evidence, output="so far"), CallFindings(**found), "/project")
 
 
 def files(*paths: str) -> CallEvidence:
@@ -43,7 +43,7 @@ def files(*paths: str) -> CallEvidence:
     return CallEvidence(files=intents, result=RESULT)
 
 
-def test_a_call_that_noted_nothing_did_not_start_and_one_that_never_notes_is_unknown() -> None:
+def test_a_call_without_notes_did_not_start_if_its_tool_takes_notes() -> None:
     assert judge(CallEvidence()) == NEVER_STARTED
     assert judge(None, "my_tool").kind == "unknown"
     assert judge(None, "grep").kind == "unchanged"
@@ -51,7 +51,7 @@ def test_a_call_that_noted_nothing_did_not_start_and_one_that_never_notes_is_unk
     assert judge_call(pending, CallFindings(), "/").kind == "not-started"
 
 
-def test_after_a_restart_nothing_proves_that_a_call_did_not_start() -> None:
+def test_after_a_reboot_nothing_proves_that_a_call_did_not_start() -> None:
     """A power cut loses what was noted last, and the record of a command."""
     pending = replace(tool_part("A1"), state=PendingState(input={}, raw=""))
     unknown = CallVerdict(kind="unknown", why=RESTARTED)
@@ -74,7 +74,7 @@ def test_files_are_judged_by_their_present_content() -> None:
 
 
 @given(states=some.lists(some.sampled_from(["old", "new", "else", "unreadable"]), min_size=1, max_size=6))
-def test_only_a_call_whose_files_are_all_as_intended_finished(states: list[str]) -> None:
+def test_a_call_is_finished_only_if_all_its_files_are_as_intended(states: list[str]) -> None:
     names = [f"f{number}" for number in range(len(states))]
     contents = {
         f"/project/{name}": f"{state} {name}"
@@ -105,7 +105,7 @@ def test_a_command_is_judged_by_its_record_and_the_files_around_it(found: dict[s
     assert judge(CallEvidence(command=TRACE), **found).kind == kind
 
 
-def test_a_result_that_was_noted_counts_on_every_machine_and_nothing_else_does() -> None:
+def test_a_noted_result_counts_on_every_machine_and_no_other_evidence_does() -> None:
     noted = judge(CallEvidence(command=TRACE, result=RESULT))
     assert noted.kind == "finished"
     assert noted.result == replace(RESULT, metadata={"output": "done"})
@@ -113,7 +113,7 @@ def test_a_result_that_was_noted_counts_on_every_machine_and_nothing_else_does()
     assert judge(files("a"), contents={"/project/a": "new a"}).why == ELSEWHERE
 
 
-def test_a_server_is_quoted_and_not_believed() -> None:
+def test_the_claim_of_a_server_to_be_read_only_is_not_proof() -> None:
     asked = CallEvidence(server="loom")
     assert judge(asked).kind == "unknown"
     claimed = judge(replace(asked, read_only=True))
@@ -121,17 +121,17 @@ def test_a_server_is_quoted_and_not_believed() -> None:
     assert judge(replace(asked, result=RESULT)).kind == "finished"
 
 
-def test_evidence_and_verdicts_survive_the_metadata_of_a_call() -> None:
+def test_evidence_and_verdicts_survive_encoding() -> None:
     evidence = replace(files("a", "b"), machine="m", covered=True)
-    part = running("write", evidence, output="x")
+    part = running_call("write", evidence, output="x")
     assert isinstance(part.state, RunningState)
     assert find_evidence(part.state.metadata) == evidence
     assert find_evidence({"weft": {"evidence": "nonsense"}}) is None
     assert find_verdict({"weft": {"verdict": "nonsense", "why": ""}}) is None
 
 
-def settled(verdict: CallVerdict) -> CompletedState | ErrorState:
-    part = running("bash", CallEvidence(command=TRACE), output="so far")
+def settle(verdict: CallVerdict) -> CompletedState | ErrorState:
+    part = running_call("bash", CallEvidence(command=TRACE), output="so far")
     (event, *_) = to_settling_events([assistant_message("A1", 2, "U1", part)], {part.id: verdict})
     assert isinstance(event, PartUpdated)
     assert isinstance(event.part, ToolPart)
@@ -139,14 +139,14 @@ def settled(verdict: CallVerdict) -> CompletedState | ErrorState:
     return event.part.state
 
 
-def test_a_finished_call_is_completed_and_any_other_failed_both_with_their_verdict() -> None:
+def test_a_finished_call_is_completed_and_any_other_failed_with_its_verdict() -> None:
     done = CallVerdict(kind="finished", why="It finished.", result=RESULT)
-    state = settled(done)
+    state = settle(done)
     assert isinstance(state, CompletedState)
     assert state.output == "done\n\n[weft died while this call was under way. It finished.]"
     assert find_verdict(state.metadata) == replace(done, result=None)
     half = CallVerdict(kind="partial", why="It is partly done.", files=("a",))
-    failed = settled(half)
+    failed = settle(half)
     assert isinstance(failed, ErrorState)
     assert is_interrupted(failed)
     assert failed.error == f"{INTERRUPTED}: weft died while this call was under way. It is partly done."

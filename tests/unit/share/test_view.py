@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.session_exports import AT, export, text, turn_of, with_parts, with_text, words
+from given.session_exports import AT, export, list_texts, text, turn_of, with_parts, with_text
 from weft.errors import InvalidInputError
 from weft.model.failure import ApiData, ApiFailure
 from weft.model.ids import PartID
@@ -50,7 +50,7 @@ def ids_of(message: MessageWithParts) -> dict[str, Any]:
     return {"session_id": message.info.session_id, "message_id": message.info.id}
 
 
-def unfinished(session: SessionExport) -> SessionExport:
+def with_unfinished_answer(session: SessionExport) -> SessionExport:
     """Return the session with its last answer unfinished."""
     *rest, last = session.messages
     assert isinstance(last.info, AssistantMessage)
@@ -61,7 +61,7 @@ def unfinished(session: SessionExport) -> SessionExport:
 # --- what is shown ---
 
 
-def test_what_is_about_this_machine_is_left_out() -> None:
+def test_facts_about_this_machine_are_omitted() -> None:
     session = export(1, directory="/home/ada/loom")
     rules = (Rule(permission="bash", pattern="*", action="allow"),)
     info = replace(session.info, permission=rules, weft=WeftSessionData(notes=("mine",)))
@@ -69,10 +69,10 @@ def test_what_is_about_this_machine_is_left_out() -> None:
     raw = encode((shown.info, *(message.info for message in shown.messages))).decode()
     assert (shown.info.directory, shown.info.permission, shown.info.weft) == ("loom", None, None)
     assert ("/home/ada" in raw, "mine" in raw) == (False, False)
-    assert words(shown.messages) == ["prompt 0", "answer 0"]
+    assert list_texts(shown.messages) == ["prompt 0", "answer 0"]
 
 
-def test_what_another_framework_wrote_is_left_out_of_a_share_and_redacted_in_an_export() -> None:
+def test_data_of_other_frameworks_is_omitted_from_a_share_and_redacted_in_an_export() -> None:
     session = export(1)
     metadata = {"openai-agents": [{"role": "user", "content": f"my key is {KEY}"}]}
     messages = tuple(replace(each, info=replace(each.info, metadata=metadata)) for each in session.messages)
@@ -84,7 +84,7 @@ def test_what_another_framework_wrote_is_left_out_of_a_share_and_redacted_in_an_
     assert (KEY in raw, "openai-agents" in raw) == (False, True)
 
 
-def test_the_secret_that_the_auto_share_of_opencode_leaves_in_a_session_is_not_shown() -> None:
+def test_the_share_secret_that_opencode_leaves_in_a_session_is_not_shown() -> None:
     plain = to_plain(export().info) | {"share": {"id": "1", "url": "https://e.test/s", "secret": "hush"}}
     session = replace(export(), info=decode(encode(plain), type(export().info)))
     assert "hush" in encode(session.info).decode()
@@ -92,8 +92,8 @@ def test_the_secret_that_the_auto_share_of_opencode_leaves_in_a_session_is_not_s
     assert "hush" not in encode(to_shared_view(session)).decode()
 
 
-def test_only_what_is_whole_is_shown() -> None:
-    session = unfinished(export())
+def test_only_complete_parts_are_shown() -> None:
+    session = with_unfinished_answer(export())
     last = session.messages[-1]
     ids = ids_of(last)
     growing = TextPart(id=PartID("prt_g"), **ids, text="half a secr", time=Span(start=AT))
@@ -122,7 +122,7 @@ def test_undone_messages_are_not_shown() -> None:
     assert [part.id for part in shown.messages[-1].parts] == [answer.parts[0].id]
 
 
-def test_synthetic_words_patches_and_where_files_lie_are_left_out() -> None:
+def test_synthetic_text_patches_and_file_paths_are_omitted() -> None:
     first = export().messages[0]
     ids = ids_of(first)
     put_in = TextPart(id=PartID("prt_s"), **ids, text="what was in a file", synthetic=True)
@@ -138,7 +138,7 @@ def test_synthetic_words_patches_and_where_files_lie_are_left_out() -> None:
     assert bare.messages[0].parts[1] == replace(picture, url="")
 
 
-def test_what_a_step_used_is_shown_but_not_in_the_words_of_the_provider() -> None:
+def test_the_usage_of_a_step_is_shown_without_the_raw_provider_data() -> None:
     ids = ids_of(export().messages[0])
     used = StepFinishPart(
         id=PartID("prt_u"), **ids, reason="stop", cost=Decimal("0.5"), tokens=Tokens(input=3)
@@ -148,7 +148,7 @@ def test_what_a_step_used_is_shown_but_not_in_the_words_of_the_provider() -> Non
     assert to_shared_view(with_parts(export(), step)).messages[0].parts[-1] == used
 
 
-def test_of_a_failure_what_was_said_is_shown_and_not_what_came_with_it() -> None:
+def test_only_the_message_of_a_failure_is_shown() -> None:
     session = export()
     *rest, last = session.messages
     data = ApiData(
@@ -175,10 +175,10 @@ def with_answer(session: SessionExport, said: str, number: int = 7) -> SessionEx
 def test_a_secret_recognised_later_is_redacted_in_earlier_text_too() -> None:
     covering = SessionRedactor()
     before = with_text(export(), f"it was {PASSWORD} I think")
-    assert words(covering.redact(before).messages)[0] == f"it was {PASSWORD} I think"
+    assert list_texts(covering.redact(before).messages)[0] == f"it was {PASSWORD} I think"
     after = covering.redact(with_answer(before, f'password = "{PASSWORD}"'))
     assert PASSWORD not in encode(after).decode()
-    assert words(after.messages)[0] == "it was [redacted:password:1] I think"
+    assert list_texts(after.messages)[0] == "it was [redacted:password:1] I think"
 
 
 def test_redacting_in_pieces_equals_redacting_at_once() -> None:
@@ -211,7 +211,7 @@ def test_a_preview_reports_what_would_be_redacted_and_reveals_nothing() -> None:
 # --- what is sent ---
 
 
-def test_items_make_up_the_session_they_were_made_of() -> None:
+def test_items_reconstruct_the_session() -> None:
     session = to_shared_view(export(1, turns=3))
     items = to_items(session)
     assert {item.type for item in items.values()} == {"session", "message", "part", "session_diff", "model"}
@@ -220,7 +220,7 @@ def test_items_make_up_the_session_they_were_made_of() -> None:
     assert from_items({}) is None
 
 
-def test_only_what_differs_from_what_was_sent_is_to_be_sent() -> None:
+def test_only_changed_items_are_sent() -> None:
     session = to_shared_view(export(1, turns=2))
     sent = {name: hash_item(item) for name, item in to_items(session).items()}
     assert select_unsent(to_items(session), sent) == {}
@@ -228,7 +228,7 @@ def test_only_what_differs_from_what_was_sent_is_to_be_sent() -> None:
     assert [item.data["text"] for item in select_unsent(changed, sent).values()] == ["other words"]
 
 
-def test_what_is_gone_here_is_emptied_there_once() -> None:
+def test_removed_parts_are_emptied_once() -> None:
     session = to_shared_view(export(1, turns=2))
     sent = {name: hash_item(item) for name, item in to_items(session).items()}
     cut = replace(session, messages=session.messages[:3])
@@ -241,7 +241,7 @@ def test_what_is_gone_here_is_emptied_there_once() -> None:
     assert select_unsent(to_items(cut), sent) == {}
 
 
-def test_many_items_go_in_several_requests() -> None:
+def test_many_items_are_sent_in_several_requests() -> None:
     items = {
         f"part/{number}": ShareItem(type="part", data={"n": number})
         for number in range(2 * MAX_BATCH_ITEMS + 1)
@@ -269,7 +269,7 @@ def test_an_invalid_received_item_is_refused(kind: str, data: Any) -> None:
         name_item(ShareItem(type=kind, data=data))
 
 
-def test_a_part_whose_message_has_not_come_yet_waits() -> None:
+def test_a_part_waits_for_its_message() -> None:
     session = to_shared_view(export())
     items = {name: item for name, item in to_items(session).items() if not name.startswith("message/")}
     made = from_items(items)

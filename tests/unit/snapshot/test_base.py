@@ -4,15 +4,15 @@ import os
 from pathlib import Path
 
 from weft.host.paths import paths_from
-from weft.snapshot.location import choose_base, default_base, find_opencode_snapshots
+from weft.snapshot.location import choose_base, find_opencode_snapshots, get_default_base
 
 
-def test_the_default_store_has_the_default_directory_and_every_other_its_own(tmp_path: Path) -> None:
+def test_the_default_store_has_the_default_directory_and_every_other_store_its_own(tmp_path: Path) -> None:
     paths = paths_from(os.environ)
     os.makedirs(paths.data)
     os.symlink(paths.data, tmp_path / "link")
-    assert choose_base(paths, f"file:{paths.storage}") == default_base(paths.data)
-    assert choose_base(paths, f"file:{tmp_path}/link/storage") == default_base(paths.data)
+    assert choose_base(paths, f"file:{paths.storage}") == get_default_base(paths.data)
+    assert choose_base(paths, f"file:{tmp_path}/link/storage") == get_default_base(paths.data)
     others = [
         f"file:{tmp_path}/storage",
         f"sqlite:{tmp_path}/storage",
@@ -22,10 +22,10 @@ def test_the_default_store_has_the_default_directory_and_every_other_its_own(tmp
     ]
     bases = {choose_base(paths, url) for url in others}
     assert len(bases) == len(others)
-    assert all(base.startswith(f"{default_base(paths.data)}-") for base in bases)
+    assert all(base.startswith(f"{get_default_base(paths.data)}-") for base in bases)
 
 
-def test_a_server_with_another_login_has_the_same_snapshots() -> None:
+def test_another_login_to_the_same_server_has_the_same_snapshots() -> None:
     paths = paths_from(os.environ)
     urls = ("postgres://ada:one@host:5432/weft", "postgres://bob@host:5432/weft?sslmode=require")
     assert len({choose_base(paths, url) for url in urls}) == 1

@@ -27,11 +27,11 @@ def root_of(state: TreeState) -> str:
     return object_name(frame(b"tree", to_trees(state)[-1]))
 
 
-def test_a_blob_has_the_name_that_git_gives_it() -> None:
+def test_a_blob_has_the_hash_of_git() -> None:
     assert blob_name(b"hello\n") == "ce013625030ba8dba906f756967f9e9ca394464a"
 
 
-def test_a_tree_equals_the_one_that_git_writes(tmp_path: Path) -> None:
+def test_a_tree_has_the_hash_of_git(tmp_path: Path) -> None:
     names = ["a", "a.b", "a-b", "ab/x", "a/x", "a0", "z/y/x", "ü"]
     names.remove("a")
     for name in names:
@@ -60,7 +60,7 @@ def test_a_tree_contains_all_permission_bits() -> None:
         list(from_tree(content[:-1]))
 
 
-def test_entries_are_compared_as_git_compares_them() -> None:
+def test_entries_are_sorted_like_in_git() -> None:
     file, other = FileEntry(FILE | 0o644, "1" * 40), FileEntry(FILE | 0o644, "2" * 40)
     assert is_same(file, FileEntry(FILE | 0o600, "1" * 40))
     assert is_same(None, None)

@@ -22,7 +22,7 @@ def ledger(*links: RecordedChange) -> ChangeLedger:
     return ChangeLedger("", LedgerPage(session=SessionID("ses_a"), links=links))
 
 
-def joined(book: ChangeLedger) -> list[tuple[bytes, FileEntry | None, FileEntry | None]]:
+def list_joined(book: ChangeLedger) -> list[tuple[bytes, FileEntry | None, FileEntry | None]]:
     return [(link.path, link.before, link.after) for link in join_changes(book.links)]
 
 
@@ -32,35 +32,35 @@ def test_consecutive_changes_are_joined() -> None:
         RecordedChange(b"a", ONE, TWO, 2),
         RecordedChange(b"b", ONE, TWO, 3),
     )
-    assert joined(book) == [(b"a", None, TWO), (b"b", ONE, TWO)]
+    assert list_joined(book) == [(b"a", None, TWO), (b"b", ONE, TWO)]
 
 
-def test_a_change_that_was_undone_is_dropped() -> None:
-    assert joined(ledger(RecordedChange(b"a", ONE, TWO, 1), RecordedChange(b"a", TWO, ONE, 2))) == []
+def test_an_undone_change_is_dropped() -> None:
+    assert list_joined(ledger(RecordedChange(b"a", ONE, TWO, 1), RecordedChange(b"a", TWO, ONE, 2))) == []
 
 
-def test_a_change_by_the_user_in_between_keeps_changes_separate() -> None:
+def test_changes_stay_separate_if_the_user_changed_the_file_in_between() -> None:
     book = ledger(RecordedChange(b"a", ONE, TWO, 1), RecordedChange(b"a", THREE, FOUR, 2))
-    assert joined(book) == [(b"a", ONE, TWO), (b"a", THREE, FOUR)]
+    assert list_joined(book) == [(b"a", ONE, TWO), (b"a", THREE, FOUR)]
     assert [len(each) for each in group_changes(list(join_changes(book.links)))] == [1, 1]
 
 
-def test_a_change_that_a_tool_announced_during_a_command_counts_once() -> None:
+def test_a_change_announced_by_a_tool_during_a_command_counts_once() -> None:
     book = ledger(RecordedChange(b"a", ONE, TWO, 5))
     book.add(RecordedChange(b"a", ONE, TWO, 6), began=4)
-    assert joined(book) == [(b"a", ONE, TWO)]
+    assert list_joined(book) == [(b"a", ONE, TWO)]
 
 
 def test_changes_of_a_command_before_and_after_a_tool_are_its_own() -> None:
     book = ledger(RecordedChange(b"a", TWO, THREE, 5))
     book.add(RecordedChange(b"a", ONE, FOUR, 6), began=4)
-    assert joined(book) == [(b"a", ONE, FOUR)]
+    assert list_joined(book) == [(b"a", ONE, FOUR)]
 
 
-def test_a_change_between_two_tools_during_a_command_belongs_to_none() -> None:
+def test_a_change_between_two_tools_during_a_command_belongs_to_neither() -> None:
     book = ledger(RecordedChange(b"a", ONE, TWO, 5), RecordedChange(b"a", THREE, FOUR, 6))
     book.add(RecordedChange(b"a", ONE, FOUR, 7), began=4)
-    assert joined(book) == [(b"a", ONE, TWO), (b"a", THREE, FOUR)]
+    assert list_joined(book) == [(b"a", ONE, TWO), (b"a", THREE, FOUR)]
 
 
 def test_paths_that_cannot_coexist_go_into_separate_groups() -> None:

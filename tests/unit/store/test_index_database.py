@@ -52,7 +52,7 @@ def test_a_path_may_contain_characters_that_are_special_in_urls(name: str, tmp_p
     assert not refused.value.broken
 
 
-def test_a_bad_file_is_broken_and_a_missing_one_is_not(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_as_broken_and_a_missing_one_is_not(name: str, tmp_path: Path) -> None:
     (tmp_path / "bad.db").write_bytes(b"no database" * 1000)
     with pytest.raises(IndexFailedError) as bad:
         connect_with(name, str(tmp_path / "bad.db"), writes=False).rows("SELECT * FROM sqlite_master")

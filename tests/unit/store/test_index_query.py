@@ -60,17 +60,17 @@ def test_a_hostile_query_is_an_ordinary_search(database: IndexDatabase, words: s
     words=st.text(max_size=60)
     | st.lists(st.sampled_from(["loom", '"', "AND", "*", "(", "-", ":"])).map(" ".join)
 )
-def test_no_text_is_an_error(database: IndexDatabase, words: str) -> None:
+def test_no_query_text_is_an_error(database: IndexDatabase, words: str) -> None:
     for hit in search_index(database, words, limit=5):
         assert all(0 <= start < end <= len(hit.snippet) for start, end in hit.marks)
 
 
-def test_operators_are_words(database: IndexDatabase) -> None:
+def test_search_operators_are_treated_as_words(database: IndexDatabase) -> None:
     assert len(search_index(database, "loom OR mend", limit=5)) == 1  # it says "or"
     assert search_index(database, "loom NOT mend", limit=5) == []
     assert search_index(database, "loom", limit=0) == []
 
 
-def test_a_query_names_every_word_once_quoted() -> None:
+def test_a_query_quotes_every_word_once() -> None:
     assert to_query('mend "the loom" a"b -- x') == '"mend"* "the loom" "a b"* "x"*'
     assert len(to_query("word " * 1000).split()) == MAX_WORDS

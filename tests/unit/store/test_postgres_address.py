@@ -7,7 +7,7 @@ from weft.model.url import redact_url, to_store_identity
 from weft.store.postgres.address import PostgresAddress, parse_address
 
 
-def test_a_short_url_has_the_usual_settings() -> None:
+def test_a_short_url_has_the_default_settings() -> None:
     assert parse_address("postgres://host/db") == PostgresAddress(
         dsn="postgres://host/db",
         place="postgres://host:5432/db",
@@ -20,7 +20,7 @@ def test_a_short_url_has_the_usual_settings() -> None:
     )
 
 
-def test_settings_of_ours_are_taken_out_and_the_rest_is_for_the_driver() -> None:
+def test_our_settings_are_removed_and_the_rest_goes_to_the_driver() -> None:
     url = "postgresql://u:p%40ss@host:6432/db?sslmode=require&schema=team_1&lease=30&retry=2.5&pool=4&pgbouncer=1"
     assert parse_address(url) == PostgresAddress(
         dsn="postgresql://u:p%40ss@host:6432/db?sslmode=require",
@@ -86,7 +86,7 @@ def test_a_url_is_shown_without_user_password_and_query(url: str, shown: str) ->
     assert redact_url(url) == shown
 
 
-def test_a_new_password_or_setting_leaves_the_store_what_it_was_and_another_schema_does_not() -> None:
+def test_a_new_password_or_setting_is_the_same_store_and_another_schema_is_not() -> None:
     store = to_store_identity("postgres://u:p@host/db?schema=team&pool=4")
     assert (
         store

@@ -20,7 +20,7 @@ def show(snippet: str) -> str:
     return snippet.replace(MATCH_START, "[").replace(MATCH_END, "]")
 
 
-def test_words_have_positions_and_weights_and_neither_case_nor_accents() -> None:
+def test_words_have_positions_and_weights_and_are_folded() -> None:
     texts = [WeightedText("B", "Über src/store.py, the Store_x"), WeightedText("C", "store")]
     assert to_vector(texts) == "'uber':1B 'src':2B 'store':3B,6B,108C 'py':4B 'the':5B 'x':7B"
 
@@ -47,7 +47,7 @@ def test_a_vector_stays_below_the_limit_of_postgres() -> None:
         ("a'b", [WordQuery(("a", "b"), True)], "('a' <-> 'b':*)"),
     ],
 )
-def test_typed_words_become_a_query(words: str, queries: list[WordQuery], tsquery: str) -> None:
+def test_a_typed_query_becomes_a_postgres_query(words: str, queries: list[WordQuery], tsquery: str) -> None:
     assert parse_query(words) == queries
     assert to_tsquery(queries) == tsquery
 

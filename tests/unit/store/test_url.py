@@ -16,7 +16,7 @@ from weft.store.url import open_store, store_exists
 from weft.testing.store_values import session
 
 
-async def test_a_store_in_memory_is_empty_each_time() -> None:
+async def test_a_memory_store_is_empty_each_time() -> None:
     async with open_store("memory:") as store:
         assert isinstance(store, MemoryStore)
         await store.apply(SessionCreated(info=session()))

@@ -11,7 +11,7 @@ from weft.telemetry.record import SpanRecord
 TRACES = 60
 
 
-def sent() -> dict[int, set[tuple[str, int, int | None]]]:
+def emit_traces() -> dict[int, set[tuple[str, int, int | None]]]:
     """Return the exported spans by trace, the child first, as it ends first."""
     exporter, chance = InMemorySpanExporter(), Random(3)
     emitter = TelemetryEmitter(Exporters(spans=exporter))
@@ -27,19 +27,19 @@ def sent() -> dict[int, set[tuple[str, int, int | None]]]:
     return found
 
 
-def test_a_child_that_is_sent_before_its_parent_is_below_it() -> None:
-    assert list(sent().values()) == [{("child", 2, 1), ("root", 1, None)}] * TRACES
+def test_a_child_span_sent_before_its_parent_is_below_it() -> None:
+    assert list(emit_traces().values()) == [{("child", 2, 1), ("root", 1, None)}] * TRACES
 
 
 @pytest.mark.parametrize("sampler", ["traceidratio", "parentbased_traceidratio"])
 def test_a_trace_is_sampled_as_a_whole_or_not_at_all(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.3")
-    traces = sent()
+    traces = emit_traces()
     assert 0 < len(traces) < TRACES
     assert all(len(spans) == 2 for spans in traces.values())
 
 
-def test_what_is_not_to_be_sampled_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsampled_trace_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    assert sent() == {}
+    assert emit_traces() == {}

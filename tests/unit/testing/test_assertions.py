@@ -62,7 +62,7 @@ def test_a_call_with_at_least_these_arguments_is_returned() -> None:
         ),
     ],
 )
-def test_a_call_that_is_missing_shows_those_that_were_made(
+def test_a_missing_call_shows_those_that_were_made(
     calls: tuple[Call, ...], arguments: dict[str, object], message: str
 ) -> None:
     with pytest.raises(AssertionError) as caught:
@@ -70,7 +70,7 @@ def test_a_call_that_is_missing_shows_those_that_were_made(
     assert str(caught.value) == message
 
 
-def test_a_call_that_failed_was_not_made_successfully_but_was_tried() -> None:
+def test_a_failed_call_was_attempted_but_not_successful() -> None:
     with pytest.raises(AssertionError, match=r"did not call bash\(\); it called Call\(bash\(.*\), error\)$"):
         assert_called(answer(DENIED), "bash")
     with pytest.raises(AssertionError) as caught:
@@ -80,7 +80,7 @@ def test_a_call_that_failed_was_not_made_successfully_but_was_tried() -> None:
 
 
 @pytest.mark.parametrize("name", ["docs/a.md", "a.md", "*.md", "docs/*"])
-def test_a_changed_file_is_named_by_path_by_name_or_by_pattern(name: str) -> None:
+def test_a_changed_file_is_matched_by_path_name_or_pattern(name: str) -> None:
     found = answer(files=(CODE, TEXT))
     assert assert_changed(found, name) == (TEXT,)
     assert_unchanged(answer(files=(CODE,)), name)
@@ -89,7 +89,7 @@ def test_a_changed_file_is_named_by_path_by_name_or_by_pattern(name: str) -> Non
     assert str(caught.value) == "the agent changed docs/a.md"
 
 
-def test_changes_are_returned_in_the_order_of_their_names() -> None:
+def test_changes_are_returned_sorted_by_name() -> None:
     found = answer(files=(CODE, TEXT))
     assert assert_changed(found, "a.md", "b.py") == (TEXT, CODE)
     assert assert_changed(found) == (CODE, TEXT)
@@ -107,7 +107,7 @@ def test_changes_are_returned_in_the_order_of_their_names() -> None:
         ),
     ],
 )
-def test_a_file_that_did_not_change_shows_those_that_did(
+def test_an_unchanged_file_shows_those_that_changed(
     files: tuple[FileDiff, ...], names: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(AssertionError) as caught:
@@ -115,7 +115,7 @@ def test_a_file_that_did_not_change_shows_those_that_did(
     assert str(caught.value) == message
 
 
-def test_no_name_stands_for_every_file() -> None:
+def test_without_a_name_every_file_is_meant() -> None:
     assert_unchanged(answer())
     with pytest.raises(AssertionError) as caught:
         assert_unchanged(answer(files=(TEXT, CODE)))
@@ -139,7 +139,7 @@ def test_a_file_is_changed_or_unchanged_and_never_both(files: list[str], name: s
 
 
 @pytest.mark.parametrize("limit", ["0.05", Decimal("0.05"), 0.05, 1])
-def test_a_cost_may_reach_its_limit(limit: Decimal | float | str) -> None:
+def test_a_cost_may_equal_its_limit(limit: Decimal | float | str) -> None:
     assert_cost(answer(), at_most=limit)
 
 

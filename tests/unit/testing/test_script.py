@@ -47,7 +47,7 @@ def ask(prompt: str, session: str = "ses_1") -> ModelRequest:
     return request(user(prompt), session=session)
 
 
-def go_on(prompt: str, session: str = "ses_1") -> ModelRequest:
+def request_after(prompt: str, session: str = "ses_1") -> ModelRequest:
     """Return the request after a call: the model sees its result."""
     return request(user(prompt), AssistantModelMessage(content=(READ,)), RESULT, session=session)
 
@@ -84,13 +84,13 @@ async def fail(provider: Provider, asked: ModelRequest) -> ProviderError:
     return caught.value
 
 
-async def test_every_call_and_every_text_is_a_response_of_its_own() -> None:
+async def test_every_call_and_every_text_is_a_separate_response() -> None:
     script = Script("go").says("Look").calls("read", path="a").calls("list").says("Done").says("Really")
     provider = serve(script)
     assert await read(provider, ask("go")) == ["Look", ("read", '{"path":"a"}'), "<tool-calls>"]
-    assert await read(provider, go_on("go")) == [("list", "{}"), "<tool-calls>"]
-    assert await read(provider, go_on("go")) == ["Done", "<stop>"]
-    assert await read(provider, go_on("go")) == ["Really", "<stop>"]
+    assert await read(provider, request_after("go")) == [("list", "{}"), "<tool-calls>"]
+    assert await read(provider, request_after("go")) == ["Done", "<stop>"]
+    assert await read(provider, request_after("go")) == ["Really", "<stop>"]
     script.assert_finished()
     assert len(script.requests) == 4
 
@@ -101,12 +101,12 @@ async def test_reasoning_and_a_second_call_belong_to_the_response() -> None:
     )
     first = ["[Hm]", ("read", "{}"), ("list", '{"tool":"x","self":"y"}'), "<tool-calls>"]
     assert await read(provider, ask("go")) == first
-    assert await read(provider, go_on("go")) == ["[So]", "Yes", "<stop>"]
+    assert await read(provider, request_after("go")) == ["[So]", "Yes", "<stop>"]
 
 
-async def test_a_response_counts_its_tokens_and_ends_there() -> None:
+async def test_a_response_ends_with_its_token_counts() -> None:
     provider = serve(Script().calls("read").uses(input=10, output=2).says("Yes").uses(input=3))
-    called, said = await respond(provider, ask("go")), await respond(provider, go_on("go"))
+    called, said = await respond(provider, ask("go")), await respond(provider, request_after("go"))
     assert called[-1] == Finished(
         reason="tool-calls", raw_reason="tool-calls", usage=Usage(input=10, output=2)
     )
@@ -114,7 +114,7 @@ async def test_a_response_counts_its_tokens_and_ends_there() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_fault_looks_as_it_does_in_an_api(fault: Fault) -> None:
+async def test_a_scripted_fault_equals_that_of_an_api(fault: Fault) -> None:
     status, retryable, message = FAULTS[fault]
     provider = serve(Script().fails(fault).says("Well."))
     error = await fail(provider, ask("go"))
@@ -128,21 +128,21 @@ async def test_a_fault_may_have_a_message_and_come_after_some_text() -> None:
     assert str(await fail(provider, ask("go"))) == "cut off"
 
 
-def test_every_fault_has_a_row() -> None:
+def test_every_fault_is_in_the_table() -> None:
     assert tuple(FAULTS) == get_args(Fault)
 
 
 async def test_a_model_that_hangs_says_nothing_until_it_is_cancelled() -> None:
     told: list[AnyChunk] = []
 
-    class Never(HandClock):
+    class NeverSleepingClock(HandClock):
         async def sleep(self, seconds: float) -> None:
             assert seconds == math.inf
             hung.set()
             await asyncio.Event().wait()
 
     async def listen() -> None:
-        async for chunk in Script().says("So").hangs().serve(Never()).provider.stream(ask("go")):
+        async for chunk in Script().says("So").hangs().serve(NeverSleepingClock()).provider.stream(ask("go")):
             told.append(chunk)  # noqa: PERF401  what came before the end is of interest
 
     hung = asyncio.Event()
@@ -167,29 +167,29 @@ async def test_a_value_is_answered_as_json(value: object, text: str) -> None:
     assert await read(serve(Script().answers(value)), ask("go")) == [text, "<stop>"]
 
 
-# --- whom it answers ---
+# --- matching prompts ---
 
 
 @pytest.mark.parametrize("expected", ["Go on.", " Go on.\n", re.compile("on"), None])
-async def test_a_prompt_is_the_whole_text_or_matches_a_pattern(expected: str | None) -> None:
+async def test_a_prompt_is_matched_as_a_whole_or_by_a_pattern(expected: str | None) -> None:
     assert await read(serve(Script(expected).says("Yes")), ask("Go on.")) == ["Yes", "<stop>"]
 
 
-async def test_a_prompt_may_stand_beside_other_texts_of_the_person() -> None:
+async def test_a_prompt_may_be_one_of_several_texts() -> None:
     asked = request(user("Before"), AssistantModelMessage(content=()), user("Go", "a reminder"), user("more"))
     assert await read(serve(Script("Go").says("Yes")), asked) == ["Yes", "<stop>"]
     assert "but the prompt is 'more'" in str(await fail(serve(Script("Before").says("No")), asked))
 
 
-async def test_sessions_at_the_same_time_each_take_the_turn_that_expects_them() -> None:
+async def test_concurrent_sessions_each_get_the_turn_that_expects_them() -> None:
     provider = serve(Script("a").calls("read").says("A").asked("b").calls("list").says("B"))
     assert await read(provider, ask("b", "ses_b")) == [("list", "{}"), "<tool-calls>"]
     assert await read(provider, ask("a", "ses_a")) == [("read", "{}"), "<tool-calls>"]
-    assert await read(provider, go_on("b", "ses_b")) == ["B", "<stop>"]
-    assert await read(provider, go_on("a", "ses_a")) == ["A", "<stop>"]
+    assert await read(provider, request_after("b", "ses_b")) == ["B", "<stop>"]
+    assert await read(provider, request_after("a", "ses_a")) == ["A", "<stop>"]
 
 
-async def test_the_next_prompt_is_answered_even_if_the_last_one_was_not_to_its_end() -> None:
+async def test_the_next_prompt_is_answered_even_if_the_last_turn_was_not_finished() -> None:
     script = Script("a").calls("read").says("A").asked("b").says("B")
     provider = serve(script)
     await respond(provider, ask("a"))
@@ -198,14 +198,14 @@ async def test_the_next_prompt_is_answered_even_if_the_last_one_was_not_to_its_e
         script.assert_finished()
 
 
-async def test_serving_it_again_plays_it_from_the_beginning() -> None:
+async def test_serving_a_script_again_plays_it_from_the_beginning() -> None:
     script = Script("a").says("A")
     for _ in range(2):
         assert await read(serve(script), ask("a")) == ["A", "<stop>"]
         assert len(script.requests) == 1
 
 
-# --- what it says if it cannot ---
+# --- errors ---
 
 
 @pytest.mark.parametrize(
@@ -218,18 +218,18 @@ async def test_serving_it_again_plays_it_from_the_beginning() -> None:
         (Script("x").asked("b").says("B"), "the script has no response to 'x': add .says(…)"),
     ],
 )
-async def test_another_prompt_fails_and_shows_both(script: Script, message: str) -> None:
+async def test_an_unexpected_prompt_fails_and_shows_both(script: Script, message: str) -> None:
     assert str(await fail(serve(script), ask("x"))) == message
 
 
-async def test_a_script_that_ends_in_a_call_says_what_is_missing() -> None:
+async def test_a_script_that_ends_with_a_call_says_what_is_missing() -> None:
     provider = serve(Script().calls("read"))
     await respond(provider, ask("go"))
     message = "the script is over, but the agent goes on after its last call: add .says(…)"
-    assert str(await fail(provider, go_on("go"))) == message
+    assert str(await fail(provider, request_after("go"))) == message
 
 
-async def test_what_was_not_played_is_named() -> None:
+async def test_unplayed_turns_are_named() -> None:
     script = Script().says("A").asked("b").says("B")
     with pytest.raises(
         AssertionError, match=r"^the script was not played to its end: any prompt was not asked$"
@@ -241,7 +241,7 @@ async def test_what_was_not_played_is_named() -> None:
     Script().assert_finished()
 
 
-def test_what_cannot_be_written_is_refused_where_it_is_written() -> None:
+def test_an_invalid_script_is_refused_when_it_is_built() -> None:
     with pytest.raises(InvalidInputError, match=r"^also_calls: there is no call before it\b") as caught:
         Script().says("A").also_calls("read")
     assert caught.value.hint == "begin with .calls(…)"
@@ -275,20 +275,26 @@ async def test_a_function_sees_the_conversation_and_makes_the_response() -> None
         model=make_test_model("x"), system=("Be", "brief."), messages=(user("go"),), tools=tools
     )
     assert await read(provider, first) == ["[Hm]", "I ", "look", ("read", '{"path":"a"}'), "<tool-calls>"]
-    assert await read(provider, go_on("go")) == ["Done", "<stop>"]
+    assert await read(provider, request_after("go")) == ["Done", "<stop>"]
     assert seen == [
         ModelConversation(
             prompt="go", results=(), messages=first.messages, tools=("read",), system="Be\n\nbrief."
         ),
         ModelConversation(
-            prompt="go", results=("one",), messages=go_on("go").messages, tools=(), system="Be\n\nbrief."
+            prompt="go",
+            results=("one",),
+            messages=request_after("go").messages,
+            tools=(),
+            system="Be\n\nbrief.",
         ),
     ]
-    assert function.requests == [first, go_on("go")]
+    assert function.requests == [first, request_after("go")]
 
 
 @pytest.mark.parametrize("reply", [None, 1, [1], ["text"], {"do": "say"}])
-async def test_a_function_that_returns_something_else_is_told_what_to_return(reply: object) -> None:
+async def test_a_function_that_returns_something_else_gets_an_error_with_the_valid_types(
+    reply: object,
+) -> None:
     provider = serve(FunctionModel(lambda _: reply))  # type: ignore[arg-type,return-value]
     message = f"the function returned {reply!r}: return text, say(…), think(…), call(…) or a list of these"
     assert str(await fail(provider, ask("go"))) == message
@@ -341,7 +347,7 @@ def write(moves: list[tuple[str, str]]) -> tuple[Script, list[AnyMove]]:
 
 
 @given(MOVES)
-def test_everything_that_is_written_is_played_once_in_order(moves: list[tuple[str, str]]) -> None:
+def test_every_scripted_response_is_played_once_in_order(moves: list[tuple[str, str]]) -> None:
     script, written = write(moves)
     provider = serve(script)
 
@@ -351,7 +357,7 @@ def test_everything_that_is_written_is_played_once_in_order(moves: list[tuple[st
             try:
                 script.assert_finished()
             except AssertionError:
-                played.append(to_moves(await respond(provider, go_on("go") if played else ask("go"))))
+                played.append(to_moves(await respond(provider, request_after("go") if played else ask("go"))))
             else:
                 return played
 

@@ -27,7 +27,7 @@ async def test_a_result_cites_its_session_and_message(harness: ToolHarness) -> N
     assert [(asked.permission, asked.patterns) for asked in harness.asked] == [("history", ("blue",))]
 
 
-async def test_a_quote_cannot_end_itself(harness: ToolHarness) -> None:
+async def test_a_quoted_text_cannot_close_its_tag(harness: ToolHarness) -> None:
     result = await harness.call(HISTORY, query="Ignore")
     assert result.output.count("</quote>") == 1
     assert result.output.endswith("</quote>")
@@ -43,11 +43,13 @@ async def test_a_message_is_read_by_its_ids(harness: ToolHarness) -> None:
 @pytest.mark.parametrize(
     "given", [{}, {"query": " "}, {"session": "ses_a"}, {"message": "msg_a"}, {"query": "a", "session": "ses_a", "message": "msg_a"}]
 )  # fmt: skip
-async def test_it_wants_either_words_or_a_message(harness: ToolHarness, given: dict[str, str]) -> None:
+async def test_words_or_a_message_are_required_and_not_both(
+    harness: ToolHarness, given: dict[str, str]
+) -> None:
     with pytest.raises(ToolError, match="Give either a query"):
         await harness.call(HISTORY, **given)
 
 
-async def test_nothing_found_is_said(harness: ToolHarness) -> None:
+async def test_an_empty_result_says_so(harness: ToolHarness) -> None:
     result = await harness.call(HISTORY, query="green")
     assert result.output == "No earlier session of this project contains all of these words."

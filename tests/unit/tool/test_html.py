@@ -23,7 +23,7 @@ PAGE = """<!doctype html><html><head><title>Loom</title><style>p {}</style></hea
 </body></html>"""
 
 
-def test_a_page_as_markdown() -> None:
+def test_a_page_is_converted_to_markdown() -> None:
     assert to_markdown(PAGE, "https://loom.test/docs/") == "\n".join(
         [
             "Top",
@@ -64,7 +64,7 @@ def test_a_page_as_markdown() -> None:
     )
 
 
-def test_a_page_as_text() -> None:
+def test_a_page_is_converted_to_text() -> None:
     assert to_text(PAGE).split("\n") == [
         "Top",
         "Weaving by hand",
@@ -106,7 +106,7 @@ def test_a_page_as_text() -> None:
         ("", ""),
     ],
 )
-def test_what_is_broken_is_read_all_the_same(html: str, markdown: str) -> None:
+def test_broken_html_is_read(html: str, markdown: str) -> None:
     assert to_markdown(html) == markdown
 
 
@@ -121,7 +121,7 @@ PIECES = st.lists(
 
 
 @given(PIECES)
-def test_anything_is_read(pieces: list[str]) -> None:
+def test_arbitrary_text_is_read(pieces: list[str]) -> None:
     page = "".join(pieces)
     assert isinstance(to_markdown(page, "http://a.test"), str)
     assert isinstance(to_text(page), str)
@@ -131,6 +131,6 @@ def test_anything_is_read(pieces: list[str]) -> None:
     "piece",
     ["<", "<a ", "<!--", "</", "<!", '<a href="', "<a href='\"", "<div>", "<a href=x>y", "&", "<script>"],
 )
-def test_a_page_made_to_be_slow_is_not(piece: str) -> None:
-    """Each of these took the standard library's parser minutes at this length, or would have."""
+def test_a_page_made_to_be_slow_is_read_in_time(piece: str) -> None:
+    """Each of these took the standard library's parser minutes at this length, or would have: longer than a test may take."""
     to_markdown(piece * (200_000 // len(piece)))

@@ -18,11 +18,13 @@ from weft.tool.registry import EDIT, READ
         ({"filePath": "12", "offset": "3"}, ReadInput(file_path="12", offset=3)),
     ],
 )
-def test_a_number_in_quotes_is_a_number_where_one_is_wanted(given: dict[str, Any], meant: ReadInput) -> None:
+def test_a_quoted_number_is_accepted_where_a_number_is_expected(
+    given: dict[str, Any], meant: ReadInput
+) -> None:
     assert to_input(READ, given) == meant
 
 
-def test_a_boolean_in_quotes_is_a_boolean_and_text_stays_text() -> None:
+def test_a_quoted_boolean_is_accepted_and_text_stays_text() -> None:
     given = {"filePath": "a", "oldString": "null", "newString": "1", "replaceAll": "true"}
     assert to_input(EDIT, given) == EditInput(
         file_path="a", old_string="null", new_string="1", replace_all=True

@@ -48,27 +48,27 @@ def test_there_are_nine_matchers() -> None:
     assert len(edit.MATCHERS) == 9
 
 
-def test_the_indentation_that_stands_there_is_replaced_with_it() -> None:
+def test_the_matched_indentation_is_replaced_too() -> None:
     assert edit.replace_match("class A:\n    x = 1\n", "x = 1", "    x = 2") == "class A:\n        x = 2\n"
 
 
-def test_what_is_there_twice_is_refused_unless_all_are_meant() -> None:
+def test_an_ambiguous_match_is_refused_unless_all_are_replaced() -> None:
     with pytest.raises(ToolError, match="Found multiple matches for oldString"):
         edit.replace_match("a\nb\na\n", "a", "c")
     assert edit.replace_match("a\nb\na\n", "a", "c", replace_all=True) == "c\nb\nc\n"
 
 
-def test_overlapping_places_are_two() -> None:
+def test_overlapping_matches_count_as_two() -> None:
     with pytest.raises(ToolError, match="Found multiple matches"):
         edit.replace_match("aaa", "aa", "b")
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_a_missing_text_is_refused() -> None:
     with pytest.raises(ToolError, match="oldString not found in content"):
         edit.replace_match("abc", "xyz", "b")
 
 
-def test_a_function_that_only_begins_and_ends_alike_is_not_replaced() -> None:
+def test_a_function_with_only_the_same_first_and_last_line_is_not_replaced() -> None:
     content = "def run():\n    first()\n    second()\n    third()\n    fourth()\n    return True\n"
     with pytest.raises(ToolError, match="not found"):
         edit.replace_match(content, "def run():\n    x = compute(7)\n    return True", "def run(): pass")
@@ -79,7 +79,7 @@ def test_a_new_text_is_taken_literally() -> None:
 
 
 @given(st.text(), st.text(min_size=1), st.text())
-def test_an_exact_single_place_is_always_replaced_exactly(before: str, old: str, after: str) -> None:
+def test_a_single_exact_match_is_always_replaced_exactly(before: str, old: str, after: str) -> None:
     content = before + old + after
     if content.find(old) == content.rfind(old) == len(before):
         assert edit.replace_match(content, old, "NEW") == before + "NEW" + after

@@ -62,7 +62,7 @@ def test_every_kind_of_section_is_read() -> None:
 @pytest.mark.parametrize(
     "wrap", ["cat <<'EOF'\n{}\nEOF", "<<EOF\n{}\nEOF\n", "Here it is:\n{}\nDone.", " {} "]
 )
-def test_what_stands_around_a_patch_is_passed_over(wrap: str) -> None:
+def test_text_around_a_patch_is_ignored(wrap: str) -> None:
     assert parse_patch(wrap.format(patch("*** Delete File: a"))) == (DeleteFile(path="a"),)
 
 
@@ -71,7 +71,7 @@ def test_windows_line_ends_and_two_patches_in_one_are_read() -> None:
     assert parse_patch(text) == (DeleteFile(path="a"), DeleteFile(path="b"))
 
 
-def test_a_blank_line_that_lost_its_mark_is_a_blank_line() -> None:
+def test_a_blank_line_without_its_prefix_is_a_blank_line() -> None:
     assert parse_patch(patch("*** Add File: a", "+one", "", "+two", "", "*** Delete File: b")) == (
         AddFile(path="a", content="one\n\ntwo\n"),
         DeleteFile(path="b"),
@@ -79,12 +79,12 @@ def test_a_blank_line_that_lost_its_mark_is_a_blank_line() -> None:
     assert change("@@", " one", "", "-two", "") == (PatchChunk(old=("one", "", "two"), new=("one", "")),)
 
 
-def test_numbers_of_lines_are_not_looked_for() -> None:
+def test_line_numbers_are_ignored() -> None:
     assert change("@@ -1,3 +1,4 @@ class Loom", "-x")[0].context == "class Loom"
     assert change("@@ -1 +1 @@", "-x")[0].context == ""
 
 
-def test_a_quoted_end_of_a_patch_is_not_the_end() -> None:
+def test_a_quoted_end_marker_does_not_end_the_patch() -> None:
     assert parse_patch(patch("*** Update File: a", "@@", " *** End Patch", "-x")) == (
         UpdateFile(path="a", chunks=(PatchChunk(old=("*** End Patch", "x"), new=("*** End Patch",)),)),
     )
@@ -110,20 +110,20 @@ def test_invalid_limits_are_refused_by_name(text: str, said: str) -> None:
     assert said in str(raised.value)
 
 
-# --- what it makes of a file ---
+# --- applying a patch ---
 
 
-def test_lines_are_replaced_where_they_stand() -> None:
+def test_lines_are_replaced_in_place() -> None:
     chunks = change("@@", "     def rest(self):", "-        return 1", "+        return 2")
     assert apply_chunks(FILE, chunks, "a.py") == FILE.removesuffix("return 1\n") + "return 2\n"
 
 
-def test_a_line_above_tells_which_of_several_is_meant() -> None:
+def test_a_context_line_chooses_among_several_matches() -> None:
     chunks = change("@@ def rest(self):", "-        return 1", "+        return 2")
     assert apply_chunks(FILE, chunks, "a.py") == FILE.removesuffix("return 1\n") + "return 2\n"
 
 
-def test_lines_above_lines_above() -> None:
+def test_context_lines_can_be_nested() -> None:
     text = "class A:\n  def f():\n    1\nclass B:\n  def f():\n    1\n"
     chunks = change("@@ class B:", "@@   def f():", "-    1", "+    2")
     assert apply_chunks(text, chunks, "a.py") == "class A:\n  def f():\n    1\nclass B:\n  def f():\n    2\n"
@@ -138,30 +138,30 @@ def test_lines_above_lines_above() -> None:
         ("a \u2014 b", "a - b"),
     ],
 )
-def test_lines_are_found_as_models_quote_them(line: str, quoted: str) -> None:
+def test_lines_match_despite_common_quoting_mistakes_of_models(line: str, quoted: str) -> None:
     assert apply_chunks(f"a\n{line}\nb\n", change("@@", f"-{quoted}", "+new"), "a.py") == "a\nnew\nb\n"
 
 
-def test_an_exact_line_further_down_goes_before_one_that_is_alike() -> None:
+def test_a_later_exact_match_beats_an_earlier_similar_one() -> None:
     assert apply_chunks(" x\nx\n", change("@@", "-x", "+y"), "a.py") == " x\ny\n"
 
 
-def test_the_last_lines_are_meant_where_that_is_said() -> None:
+def test_an_end_of_file_marker_selects_the_last_lines() -> None:
     assert apply_chunks("x\na\nx\n", change("@@", "-x", "+y", "*** End of File"), "a.py") == "x\na\ny\n"
 
 
-def test_lines_that_replace_none_go_to_the_end_or_below_their_line() -> None:
+def test_added_lines_go_to_the_end_or_below_their_context() -> None:
     assert apply_chunks("a\nb", change("@@", "+c"), "a.py") == "a\nb\nc\n"
     assert apply_chunks("a\nb\n", change("@@ a", "+c"), "a.py") == "a\nc\nb\n"
     assert apply_chunks("", change("+a"), "a.py") == "a\n"
 
 
-def test_changes_keep_their_order_wherever_they_go() -> None:
+def test_changes_keep_their_order() -> None:
     chunks = change("@@", "+end", "@@", "-a", "+A", "@@", "+very end", "@@ a", "+below a")
     assert apply_chunks("a\nb\na\n", chunks, "a.py") == "A\nb\na\nbelow a\nend\nvery end\n"
 
 
-def test_a_blank_line_before_the_next_section_is_not_looked_for() -> None:
+def test_a_blank_line_before_the_next_section_is_ignored() -> None:
     assert apply_chunks("a\nb\n", change("@@", "-a", "+A", "", "@@", "-b", "+B", "", ""), "a.py") == "A\nB\n"
 
 
@@ -173,13 +173,13 @@ def test_a_blank_line_before_the_next_section_is_not_looked_for() -> None:
         (("@@", "-b", "@@", "-a"), "Failed to find expected lines in a.py:\na"),
     ],
 )
-def test_what_is_not_there_is_not_changed(lines: tuple[str, ...], said: str) -> None:
+def test_missing_lines_are_an_error(lines: tuple[str, ...], said: str) -> None:
     with pytest.raises(ToolError) as raised:
         apply_chunks("a\nb\n", change(*lines), "a.py")
     assert str(raised.value) == said
 
 
-# --- whatever is written ---
+# --- properties ---
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=12)
 NAMES = WORDS.map(str.strip).filter(bool)
@@ -190,7 +190,7 @@ PIECES = st.lists(st.sampled_from(MARKS.split("|")) | WORDS, max_size=20)
 
 
 @given(PIECES, st.text(max_size=40))
-def test_a_broken_patch_is_only_ever_refused(lines: list[str], content: str) -> None:
+def test_a_broken_patch_is_refused_and_nothing_else(lines: list[str], content: str) -> None:
     try:
         sections = parse_patch("\n".join(lines))
         for section in sections:
@@ -218,7 +218,7 @@ def sections(draw: st.DrawFn) -> PatchSection:
     return UpdateFile(path=path, chunks=tuple(draw(st.lists(chunk, min_size=1, max_size=3))))
 
 
-def written(section: PatchSection) -> list[str]:
+def to_patch_lines(section: PatchSection) -> list[str]:
     match section:
         case AddFile(path=path, content=content):
             return [f"*** Add File: {path}", *(f"+{line}" for line in content.split("\n")[:-1])]
@@ -233,12 +233,14 @@ def written(section: PatchSection) -> list[str]:
 
 
 @given(st.lists(sections(), max_size=5))
-def test_a_patch_is_read_as_it_was_written(wanted: list[PatchSection]) -> None:
-    assert parse_patch(patch(*(line for section in wanted for line in written(section)))) == tuple(wanted)
+def test_a_formatted_patch_is_parsed_back(wanted: list[PatchSection]) -> None:
+    assert parse_patch(patch(*(line for section in wanted for line in to_patch_lines(section)))) == tuple(
+        wanted
+    )
 
 
 @given(st.lists(WORDS, min_size=1, max_size=12, unique=True), st.data())
-def test_a_change_to_lines_that_are_there_is_made(lines: list[str], data: st.DataObject) -> None:
+def test_a_change_to_existing_lines_is_applied(lines: list[str], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(lines) - 1))
     end = data.draw(st.integers(start + 1, len(lines)))
     new = data.draw(st.lists(WORDS, max_size=3))

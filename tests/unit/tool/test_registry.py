@@ -51,11 +51,12 @@ USUAL = [
 ]
 
 
-def test_the_usual_tools_come_in_order() -> None:
-    assert list(list_offered(ToolSetup())) == [*USUAL, "recall", "jobs"]
+def test_the_default_tools_are_offered_in_order() -> None:
+    offered = list(list_offered(ToolSetup()))
+    assert offered == [*USUAL, "recall", "jobs"], "name a tool that every model is offered here too"
 
 
-def test_with_all_there_is_all_is_offered() -> None:
+def test_all_tools_are_offered_if_everything_is_enabled() -> None:
     everything = ToolSetup(
         skills=SHELF, search="http://127.0.0.1:1", lsp=True, batch=True, history=True, planning=True
     )
@@ -87,19 +88,19 @@ def test_with_all_there_is_all_is_offered() -> None:
         ("", False),
     ],
 )
-def test_some_models_are_given_patches_in_the_place_of_edits(api: str, expected: bool) -> None:
+def test_some_models_get_patch_instead_of_edit(api: str, expected: bool) -> None:
     assert prefers_patches(api) is expected
     offered = {"apply_patch", "edit", "write"} & list_offered(ToolSetup(), api=api).keys()
     assert offered == ({"apply_patch"} if expected else {"edit", "write"})
 
 
-def test_searching_is_for_those_who_have_a_service() -> None:
+def test_web_search_is_offered_only_with_a_search_service() -> None:
     assert "websearch" not in list_offered(ToolSetup())
     assert {"websearch", "codesearch"} <= list_offered(ToolSetup(), provider="opencode").keys()
     assert {"websearch", "codesearch"} <= list_offered(ToolSetup(search="http://127.0.0.1:1")).keys()
 
 
-def test_skills_are_listed_as_far_as_they_are_allowed() -> None:
+def test_only_allowed_skills_are_listed() -> None:
     text = list_offered(ToolSetup(skills=SHELF))["skill"]
     assert text.endswith("\n- weaving: For cloth.\n- dyeing: For colour.")
     assert list_offered(ToolSetup(skills=SHELF), denied="weaving")["skill"].endswith(
@@ -107,13 +108,13 @@ def test_skills_are_listed_as_far_as_they_are_allowed() -> None:
     )
 
 
-def test_without_skills_there_is_nothing_to_load() -> None:
+def test_without_skills_there_is_no_skill_tool() -> None:
     assert "skill" not in list_offered(ToolSetup())
     assert "skill" not in list_offered(
         ToolSetup(skills=SkillSource(find=lambda: SKILLS[:1], read=str)), denied="weaving"
     )
 
 
-def test_models_are_told_how_long_a_command_may_take() -> None:
+def test_the_timeout_of_commands_is_in_their_description() -> None:
     assert "A command may take 120 seconds;" in list_offered(ToolSetup())["bash"]
     assert "A command may take 0.5 seconds;" in list_offered(ToolSetup(command_timeout_ms=500))["bash"]

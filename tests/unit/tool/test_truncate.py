@@ -13,11 +13,11 @@ from weft.tool.spill import MAX_OUTPUT_AGE_MS, Spill
 from weft.tool.truncate import TruncatedText, truncate, truncate_result
 
 
-def spill_in(directory: Path, clock: HandClock) -> Spill:
+def make_spill(directory: Path, clock: HandClock) -> Spill:
     return Spill(str(directory / "tool-output"), seeded_mint(clock.now))
 
 
-def stored(path: str) -> tuple[str, str, int]:
+def read_stored(path: str) -> tuple[str, str, int]:
     file = Path(path)
     return file.name[:5], file.read_text(), file.stat().st_mode & 0o777
 
@@ -29,7 +29,7 @@ def add_foreign_file(spill: Spill) -> int:
     return int(kept.stat().st_mtime * 1000)
 
 
-def test_what_fits_is_left_alone() -> None:
+def test_a_short_output_is_unchanged() -> None:
     assert truncate("a\nb", lines=2, size=3) == TruncatedText(preview="a\nb")
 
 
@@ -60,14 +60,14 @@ def test_output_is_limited_by_lines_and_by_bytes(text: str, lines: int, size: in
     assert (text.endswith if tail else text.startswith)(short.preview)
 
 
-async def test_a_long_output_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> None:
+async def test_a_long_output_is_cut_and_stored_in_a_file(tmp_path: Path) -> None:
     text = "\n".join(str(number) for number in range(2500))
     result = await truncate_result(
-        ToolResult(title="t", output=text, metadata={"a": 1}), spill_in(tmp_path, HandClock())
+        ToolResult(title="t", output=text, metadata={"a": 1}), make_spill(tmp_path, HandClock())
     )
     path = result.metadata["outputPath"]
     assert result.metadata == {"a": 1, "truncated": True, "outputPath": path}
-    assert stored(path) == ("tool_", text, 0o600)
+    assert read_stored(path) == ("tool_", text, 0o600)
     preview, rest = result.output.split("\n\n...500 lines truncated...\n\n")
     assert preview == "\n".join(str(number) for number in range(2000))
     assert rest.startswith(
@@ -75,26 +75,26 @@ async def test_a_long_output_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> 
     )
 
 
-async def test_the_hint_fits_what_the_agent_may_do(tmp_path: Path) -> None:
+async def test_the_hint_depends_on_what_the_agent_may_do(tmp_path: Path) -> None:
     long = ToolResult(title="", output="x\n" * 3000)
-    alone = await truncate_result(long, spill_in(tmp_path, HandClock()))
-    helped = await truncate_result(long, spill_in(tmp_path, HandClock(now=1)), delegate=True)
+    alone = await truncate_result(long, make_spill(tmp_path, HandClock()))
+    helped = await truncate_result(long, make_spill(tmp_path, HandClock(now=1)), delegate=True)
     assert "Task tool" not in alone.output
     assert "Task tool" in helped.output
 
 
-async def test_a_short_output_is_marked_as_whole(tmp_path: Path) -> None:
+async def test_a_short_output_is_marked_as_complete(tmp_path: Path) -> None:
     short = ToolResult(title="", output="x")
-    assert (await truncate_result(short, spill_in(tmp_path, HandClock()))).metadata == {"truncated": False}
+    assert (await truncate_result(short, make_spill(tmp_path, HandClock()))).metadata == {"truncated": False}
 
 
-async def test_a_tool_that_saw_to_it_is_believed(tmp_path: Path) -> None:
+async def test_an_output_truncated_by_its_tool_is_not_truncated_again(tmp_path: Path) -> None:
     long = ToolResult(title="", output="x\n" * 3000, metadata={"truncated": True})
-    assert await truncate_result(long, spill_in(tmp_path, HandClock())) is long
+    assert await truncate_result(long, make_spill(tmp_path, HandClock())) is long
 
 
-async def test_outputs_are_swept_away_after_a_week_by_their_own_age(tmp_path: Path) -> None:
-    spill = spill_in(tmp_path, HandClock())
+async def test_stored_outputs_are_removed_after_a_week(tmp_path: Path) -> None:
+    spill = make_spill(tmp_path, HandClock())
     assert await spill.remove_old(0) == 0
     await spill.store("x")
     written = add_foreign_file(spill)

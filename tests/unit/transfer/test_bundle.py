@@ -8,9 +8,21 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from given.damage import (
+    IN_ONE_DIRECTORY,
+    allow_refusal,
+    check_import,
+    check_storable,
+    damaged_bytes,
+    damaged_values,
+    to_json,
+)
 from given.session_exports import export, id_of, session_id, with_parts
-from weft.errors import BundleError, NewerFormatError, WeftError
+from weft.errors import BundleError, DocumentError, InvalidInputError, NewerFormatError, WeftError
+from weft.importers.export_file import open_export_file
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, PartID
 from weft.model.part import FilePart
@@ -26,7 +38,7 @@ DIFF = FileDiff(file="a.py", before="a\n", after="b\n", additions=1, deletions=1
 OUT_OF_IT = ("../evil.json", "/etc/evil", "sessions/../../evil.json", "a\\..\\..\\evil", "C:evil")
 
 
-def whole(number: int = 1) -> SessionExport:
+def full_session(number: int = 1) -> SessionExport:
     session = export(number, turns=2, todos=(TODO,), diff=(DIFF,))
     url = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
     ids = {"session_id": session.info.id, "message_id": MessageID(session.messages[0].info.id)}
@@ -35,13 +47,13 @@ def whole(number: int = 1) -> SessionExport:
     )
 
 
-def bundled(path: Path, *exports: SessionExport) -> Path:
+def write_exports(path: Path, *exports: SessionExport) -> Path:
     with path.open("wb") as file:
         write_bundle(file, exports)
     return path
 
 
-def rewritten(path: Path, **changes: bytes | None) -> Path:
+def rewrite_bundle(path: Path, **changes: bytes | None) -> Path:
     """Rewrite a bundle with some files replaced, added, or (None) left out."""
     with zipfile.ZipFile(path) as archive:
         files: dict[str, bytes | None] = {name: archive.read(name) for name in archive.namelist()}
@@ -67,15 +79,15 @@ def refusal(path: Path) -> str:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    return bundled(tmp_path / "b.zip", whole(1), whole(2))
+    return write_exports(tmp_path / "b.zip", full_session(1), full_session(2))
 
 
-def test_a_bundle_is_read_back_as_it_was_written(bundle: Path) -> None:
+def test_a_bundle_is_read_back_unchanged(bundle: Path) -> None:
     with open_bundle(str(bundle)) as opened:
-        assert list(opened.exports()) == [whole(1), whole(2)]
+        assert list(opened.exports()) == [full_session(1), full_session(2)]
 
 
-def test_an_attachment_that_two_sessions_have_is_kept_once_and_as_bytes(bundle: Path) -> None:
+def test_an_attachment_of_two_sessions_is_stored_once_as_bytes(bundle: Path) -> None:
     with zipfile.ZipFile(bundle) as archive:
         name = f"attachments/{sha256(PICTURE).hexdigest()}"
         assert [each for each in archive.namelist() if each.startswith("attachments/")] == [name]
@@ -84,18 +96,18 @@ def test_an_attachment_that_two_sessions_have_is_kept_once_and_as_bytes(bundle: 
 
 def test_the_same_sessions_make_the_same_bytes() -> None:
     one, other = io.BytesIO(), io.BytesIO()
-    write_bundle(one, [whole()])
-    write_bundle(other, [whole()])
+    write_bundle(one, [full_session()])
+    write_bundle(other, [full_session()])
     assert one.getvalue() == other.getvalue()
 
 
 @pytest.mark.parametrize("name", OUT_OF_IT)
 def test_a_file_that_points_outside_the_bundle_is_refused(bundle: Path, name: str) -> None:
-    assert refusal(rewritten(bundle, **{name: b"{}"})) == f"{name!r} points outside the bundle"
+    assert refusal(rewrite_bundle(bundle, **{name: b"{}"})) == f"{name!r} points outside the bundle"
 
 
 def test_an_unexpected_file_is_refused(bundle: Path) -> None:
-    assert refusal(rewritten(bundle, **{"notes.txt": b""})) == "'notes.txt' does not belong in a bundle"
+    assert refusal(rewrite_bundle(bundle, **{"notes.txt": b""})) == "'notes.txt' does not belong in a bundle"
 
 
 def test_a_truncated_bundle_is_refused_wherever_it_is_cut(bundle: Path) -> None:
@@ -106,27 +118,30 @@ def test_a_truncated_bundle_is_refused_wherever_it_is_cut(bundle: Path) -> None:
             pass
 
 
-def test_a_bundle_with_a_flipped_byte_never_gives_another_session(bundle: Path) -> None:
+def test_a_flipped_byte_never_gives_another_session(bundle: Path) -> None:
     raw = bundle.read_bytes()
     for at in range(0, len(raw), max(1, len(raw) // 200)):
         bundle.write_bytes(raw[:at] + bytes([raw[at] ^ 0x55]) + raw[at + 1 :])
         try:
             with open_bundle(str(bundle)) as opened:
-                assert list(opened.exports()) == [whole(1), whole(2)]
+                assert list(opened.exports()) == [full_session(1), full_session(2)]
         except WeftError:
             pass
 
 
-def test_a_session_that_was_changed_is_refused(bundle: Path) -> None:
+def test_a_changed_session_is_refused(bundle: Path) -> None:
     name = f"sessions/{session_id(2)}.json"
     with zipfile.ZipFile(bundle) as archive:
         changed = archive.read(name).replace(b"prompt 0", b"prompt 9")
-    assert refusal(rewritten(bundle, **{name: changed})) == f"{name} has changed since the bundle was written"
+    assert (
+        refusal(rewrite_bundle(bundle, **{name: changed}))
+        == f"{name} has changed since the bundle was written"
+    )
 
 
-def test_a_file_that_is_missing_is_named(bundle: Path) -> None:
+def test_a_missing_file_is_named(bundle: Path) -> None:
     name = f"sessions/{session_id(2)}.json"
-    assert refusal(rewritten(bundle, **{name: None})) == (
+    assert refusal(rewrite_bundle(bundle, **{name: None})) == (
         f"{name!r} is a file that its manifest lists, but it is missing"
     )
 
@@ -135,7 +150,7 @@ def test_a_newer_format_is_refused_by_name(bundle: Path) -> None:
     newer = json.dumps({**manifest(bundle), "format": 99}).encode()
     with (
         pytest.raises(NewerFormatError) as caught,
-        open_bundle(str(rewritten(bundle, **{"manifest.json": newer}))),
+        open_bundle(str(rewrite_bundle(bundle, **{"manifest.json": newer}))),
     ):
         pass
     assert (caught.value.found, caught.value.known) == (99, 2)
@@ -154,12 +169,12 @@ def test_a_session_that_does_not_match_the_manifest_is_refused(bundle: Path) -> 
     listed = manifest(bundle)
     name = f"sessions/{session_id(1)}.json"
     listed["sessions"][0]["file"] = {"name": name, "size": len(other), "sha256": sha256(other).hexdigest()}  # type: ignore[index]
-    forged = rewritten(bundle, **{name: other, "manifest.json": json.dumps(listed).encode()})
+    forged = rewrite_bundle(bundle, **{name: other, "manifest.json": json.dumps(listed).encode()})
     assert refusal(forged) == f"{name} does not match its manifest"
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(bundle: Path) -> None:
-    bomb = rewritten(bundle, **{f"attachments/{'0' * 64}": bytes(100 << 20)})
+    bomb = rewrite_bundle(bundle, **{f"attachments/{'0' * 64}": bytes(100 << 20)})
     assert "more than any session needs" in refusal(bomb)
 
 
@@ -172,15 +187,15 @@ WORKSPACE = BundledWorkspace(
 def with_workspace(path: Path) -> Path:
     with path.open("wb") as file:
         writer = BundleWriter(file)
-        writer.add_session(whole())
+        writer.add_session(full_session())
         writer.add_object(TREE)
         writer.close(workspace=WORKSPACE)
     return path
 
 
-def test_a_workspace_comes_along_with_its_objects(tmp_path: Path) -> None:
+def test_a_workspace_is_included_with_its_objects(tmp_path: Path) -> None:
     with open_bundle(str(with_workspace(tmp_path / "b"))) as bundle:
-        assert list(bundle.exports()) == [whole()]
+        assert list(bundle.exports()) == [full_session()]
         assert list(bundle.read_objects()) == [TREE]
         workspace = bundle.manifest.workspace
         assert workspace is not None
@@ -192,13 +207,57 @@ def test_a_workspace_comes_along_with_its_objects(tmp_path: Path) -> None:
 
 
 def test_without_a_workspace_older_versions_can_read_a_bundle(tmp_path: Path) -> None:
-    assert manifest(bundled(tmp_path / "b", whole()))["format"] == 1
+    assert manifest(write_exports(tmp_path / "b", full_session()))["format"] == 1
 
 
 def test_an_object_that_is_listed_as_something_else_is_refused(tmp_path: Path) -> None:
     path = with_workspace(tmp_path / "b")
     changed = json.loads(json.dumps(manifest(path)))
     changed["attachments"] += changed["workspace"].pop("objects")
-    rewritten(path, **{"manifest.json": json.dumps(changed).encode()})
+    rewrite_bundle(path, **{"manifest.json": json.dumps(changed).encode()})
     with pytest.raises(BundleError, match="as something else"), open_bundle(str(path)):
         pass
+
+
+def damaged_bundle(path: Path, data: st.DataObject) -> None:
+    """Damage the bytes of a bundle, or its documents with hashes that match all the same."""
+    if data.draw(st.booleans(), label="bytes"):
+        path.write_bytes(data.draw(damaged_bytes(path.read_bytes())))
+        return
+    listed = manifest(path)
+    name = f"sessions/{session_id(1)}.json"
+    with zipfile.ZipFile(path) as archive:
+        session = json.loads(archive.read(name))
+    if data.draw(st.booleans(), label="session"):
+        session = data.draw(damaged_values(session))
+    raw = to_json(session)
+    listed["sessions"][0]["file"] |= {"size": len(raw), "sha256": sha256(raw).hexdigest()}  # type: ignore[index]
+    rewrite_bundle(path, **{name: raw, "manifest.json": to_json(data.draw(damaged_values(listed)))})
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_whatever_a_bundle_contains_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "odd.zip"
+    with path.open("wb") as file:
+        write_bundle(file, (full_session(1), full_session(2)))
+    damaged_bundle(path, data)
+    with (
+        allow_refusal(BundleError, NewerFormatError, InvalidInputError),
+        open_bundle(str(path)) as opened,
+    ):
+        for each in opened.exports():
+            check_storable(each)
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_whatever_an_exported_document_contains_is_read_or_refused(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    raw = to_json(data.draw(damaged_values(json.loads(encode(full_session(1))))))
+    path = tmp_path / "session.json"
+    path.write_bytes(data.draw(damaged_bytes(raw)) if data.draw(st.booleans()) else raw)
+    with allow_refusal(DocumentError, InvalidInputError), open_export_file(str(path)) as source:
+        for found in source.list_sessions():
+            check_import(found)

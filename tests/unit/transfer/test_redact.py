@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.session_exports import export, with_parts, with_text, words
+from given.session_exports import export, list_texts, with_parts, with_text
 from weft.model.ids import MessageID, PartID
 from weft.model.part import FilePart
 from weft.model.wire import encode
@@ -98,10 +98,10 @@ PLACES = (
 )
 
 
-def covered(text: str) -> str:
+def redact_text(text: str) -> str:
     session, redactor = with_text(export(), text), Redactor()
     redactor.scan(session)
-    return words(redactor.redact(session).messages)[0]
+    return list_texts(redactor.redact(session).messages)[0]
 
 
 def test_every_shape_has_an_example() -> None:
@@ -114,7 +114,7 @@ def test_every_shape_has_an_example() -> None:
 def test_a_credential_is_redacted_wherever_it_occurs(kind: str, place: str) -> None:
     key = KEYS[kind]
     secret = key.rpartition("services/" if "slack.com" in key else "webhooks/")[2]
-    assert secret not in covered(place.format(key))
+    assert secret not in redact_text(place.format(key))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_credential_is_redacted_wherever_it_occurs(kind: str, place: str) -> N
         (f"Private-Lines: 2\n{HEX[:64]}\n{HEX[:64]}\nPrivate-MAC: 0", HEX[:64]),
     ],
 )
-def test_a_value_that_its_name_declares_secret_is_redacted(text: str, secret: str) -> None:
-    assert secret not in covered(text)
+def test_a_value_with_a_secret_name_is_redacted(text: str, secret: str) -> None:
+    assert secret not in redact_text(text)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_value_that_its_name_declares_secret_is_redacted(text: str, secret: st
     ],
 )
 def test_ordinary_code_and_prose_are_left_alone(text: str) -> None:
-    assert covered(text) == text
+    assert redact_text(text) == text
 
 
 def test_our_own_source_is_left_alone() -> None:
@@ -208,7 +208,7 @@ secrets = st.text(LETTERS, min_size=16, max_size=40).filter(
 
 
 @given(secrets, st.sampled_from(["API_KEY={}", "my_token: '{}'", "Bearer {}", "https://ada:{}@host.test"]))
-def test_a_planted_secret_survives_nowhere(secret: str, place: str) -> None:
+def test_a_planted_secret_is_redacted_everywhere(secret: str, place: str) -> None:
     """Also where nothing reveals that it is a secret: in an answer, a call, an attachment."""
     raw = base64.b64encode(f"the value is {secret}".encode()).decode()
     session = with_text(export(turns=2), place.format(secret))
@@ -226,25 +226,25 @@ def test_a_planted_secret_survives_nowhere(secret: str, place: str) -> None:
 
 def test_the_same_secret_always_gets_the_same_placeholder() -> None:
     text = f"{KEYS['github-token']} {KEYS['groq-key']} {KEYS['github-token']}"
-    assert covered(text) == "[redacted:github-token:1] [redacted:groq-key:1] [redacted:github-token:1]"
+    assert redact_text(text) == "[redacted:github-token:1] [redacted:groq-key:1] [redacted:github-token:1]"
 
 
 def test_every_secret_of_a_text_is_redacted_even_if_it_is_a_plain_word() -> None:
     # Plain words are replaced only where their names reveal them, so no search for the first one finds the second.
     text = "DB_PASSWORD=lovelace\nADMIN_PASSWORD=babbage\nROOT_PASSWORD=somerville"
-    assert covered(text) == (
+    assert redact_text(text) == (
         "DB_PASSWORD=[redacted:password:1]\nADMIN_PASSWORD=[redacted:password:2]\nROOT_PASSWORD=[redacted:password:3]"
     )
 
 
 def test_a_secret_inside_another_is_redacted_with_it() -> None:
     text = 'DB_TOKEN="postgres://ada:l0velace@db.test/x" and more'
-    assert covered(text) == 'DB_TOKEN="[redacted:token:1]" and more'
+    assert redact_text(text) == 'DB_TOKEN="[redacted:token:1]" and more'
 
 
 def test_redacting_twice_equals_redacting_once() -> None:
-    once = covered(f"API_KEY={KEYS['groq-key']} and Bearer {TAIL}")
-    assert covered(once) == once
+    once = redact_text(f"API_KEY={KEYS['groq-key']} and Bearer {TAIL}")
+    assert redact_text(once) == once
 
 
 def test_findings_do_not_reveal_the_secret() -> None:

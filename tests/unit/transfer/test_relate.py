@@ -10,7 +10,7 @@ from weft.transfer.session_import import compare_states, find_first_difference
 SHORT, LONG = export(turns=1), export(turns=2)
 
 
-def test_a_session_is_the_same_as_itself() -> None:
+def test_a_session_equals_itself() -> None:
     assert compare_states(SHORT, SHORT) == "same"
 
 
@@ -19,12 +19,12 @@ def test_the_state_with_more_messages_is_ahead() -> None:
     assert compare_states(SHORT, LONG) == "behind"
 
 
-def test_states_with_different_texts_are_apart() -> None:
+def test_states_with_different_texts_have_diverged() -> None:
     assert compare_states(with_text(SHORT, "other words"), SHORT) == "apart"
     assert compare_states(with_text(LONG, "other words"), SHORT) == "apart"
 
 
-def test_two_states_that_both_went_on_are_apart() -> None:
+def test_two_states_that_both_continued_have_diverged() -> None:
     here = replace(LONG, messages=LONG.messages[:3])
     there = replace(LONG, messages=(*LONG.messages[:2], LONG.messages[3]))
     assert compare_states(there, here) == "apart"
@@ -46,7 +46,7 @@ def test_an_unfinished_answer_may_have_grown() -> None:
         assert compare_states(earlier, SHORT) == "behind"
 
 
-def test_summaries_and_pruned_outputs_do_not_set_states_apart() -> None:
+def test_summaries_and_pruned_outputs_do_not_make_states_diverge() -> None:
     prompt, answer = SHORT.messages
     call, said = answer.parts
     assert isinstance(prompt.info, UserMessage)

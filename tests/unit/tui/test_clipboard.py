@@ -38,7 +38,7 @@ def take_file(name: str) -> tuple[str, int]:
     return taken
 
 
-async def test_a_terminal_is_sent_a_sequence(programs: Path) -> None:
+async def test_the_terminal_gets_an_escape_sequence(programs: Path) -> None:
     assert await copy("wörds", TERM="xterm") == (
         "OSC 52",
         f"\x1b]52;c;{base64.b64encode('wörds'.encode()).decode()}\x07",
@@ -46,36 +46,36 @@ async def test_a_terminal_is_sent_a_sequence(programs: Path) -> None:
     assert not list_copies(programs)
 
 
-async def test_tmux_and_a_program_of_the_system_are_given_the_text(programs: Path) -> None:
+async def test_tmux_and_system_programs_get_the_text(programs: Path) -> None:
     assert await copy("words", TERM="tmux", TMUX="/x,1,0", DISPLAY=":0") == ("tmux, xclip", "")
     assert [(programs / f"{name}.out").read_text() for name in ("tmux", "xclip")] == ["words", "words"]
 
 
-async def test_over_ssh_the_other_machine_is_left_alone(programs: Path) -> None:
+async def test_over_ssh_no_program_of_this_machine_is_used(programs: Path) -> None:
     ways, _ = await copy("words", TERM="xterm", DISPLAY=":0", SSH_CONNECTION="x")
     assert ways == "OSC 52"
     assert not list_copies(programs)
 
 
-async def test_a_program_that_fails_did_not_copy(programs: Path) -> None:
+async def test_a_failing_program_does_not_count_as_copied(programs: Path) -> None:
     (programs / "xclip").write_text("#!/bin/sh\nexit 1\n")
     ways, _ = await copy("words", TERM="xterm", DISPLAY=":0")
     assert ways == "OSC 52"
 
 
 @pytest.mark.parametrize(("text", "term"), [("x" * 80_000, "xterm"), ("words", "linux")])
-async def test_what_nothing_takes_goes_into_a_file(text: str, term: str, programs: Path) -> None:
+async def test_text_that_nothing_accepts_goes_into_a_file(text: str, term: str, programs: Path) -> None:
     assert programs
     ways, written = await copy(text, TERM=term)
     assert (written, *take_file(ways.removeprefix("the file "))) == ("", text, 0o600)
 
 
-def test_a_long_text_has_no_sequence() -> None:
+def test_a_long_text_has_no_escape_sequence() -> None:
     assert to_osc52("x" * 56_000)
     assert not to_osc52("x" * 57_000)
 
 
-def test_both_modes_read_each_others_prompts(tmp_path: Path) -> None:
+def test_inline_mode_and_the_full_screen_share_a_prompt_history(tmp_path: Path) -> None:
     path = str(tmp_path / "prompts")
     assert read_history(path) == []
     append_history(path, "one\n+two", 1_790_000_000_000)

@@ -6,7 +6,16 @@ from msgspec.structs import replace
 from unit.tui.test_view import REQUEST
 from weft.model.ids import QuestionID
 from weft.model.permission import DEFAULT_GRANT_TERMS, GrantTerms, Option, Question, QuestionRequest, Reply
-from weft.tui.dialog import list_choices, render_permission, render_question, to_answers, to_reply
+from weft.tui.dialog import (
+    DialogChoice,
+    is_answer,
+    is_reply,
+    list_choices,
+    render_permission,
+    render_question,
+    to_answers,
+    to_reply,
+)
 from weft.tui.text import to_plain_text
 
 LASTING = replace(REQUEST, always=("ls *",))
@@ -61,12 +70,46 @@ def test_a_question_is_shown_with_numbers() -> None:
         "? Which?",
         "  1 red  fire",
         "  2 blue  water",
-        "  type a number or your own words; nothing rejects the question",
+        "  type a number or your own words; an empty line rejects the question",
     ]
 
 
 @pytest.mark.parametrize(
     ("typed", "answers"), [("2", ("blue",)), ("red", ("red",)), ("green", ("green",)), ("", ())]
 )
-def test_an_answer_is_a_number_a_label_or_own_words(typed: str, answers: tuple[str, ...]) -> None:
+def test_an_answer_is_a_number_a_label_or_free_text(typed: str, answers: tuple[str, ...]) -> None:
     assert to_answers(QUESTION, typed) == answers
+
+
+@pytest.mark.parametrize(
+    ("typed", "answers"),
+    [
+        ("", False),
+        ("  ", False),
+        ("9", False),
+        ("0", False),
+        ("1", True),
+        ("no thanks", True),
+        ("2 files are enough", True),
+    ],
+)
+def test_a_slip_of_the_finger_is_no_reply(typed: str, answers: bool) -> None:
+    choices = [DialogChoice(label="once", word="once"), DialogChoice(label="no", word="no")]
+    assert is_reply(typed, choices) is answers
+
+
+@pytest.mark.parametrize(
+    ("question", "typed", "answers"),
+    [
+        (QUESTION, "2", True),
+        (QUESTION, "3", False),
+        (QUESTION, "0", False),
+        (QUESTION, "green", True),
+        (QUESTION, "", True),
+        (replace(QUESTION, custom=False), "green", False),
+        (replace(QUESTION, multiple=True), "1, 2", True),
+        (replace(QUESTION, options=()), "40", True),
+    ],
+)
+def test_a_slip_of_the_finger_is_no_answer(question: Question, typed: str, answers: bool) -> None:
+    assert is_answer(question, typed) is answers

@@ -4,7 +4,7 @@ import os
 
 import pyte
 
-from weft.tui.live import LiveOutput
+from weft.tui.live import ERASE_BELOW, LiveOutput
 from weft.tui.text import Line
 
 
@@ -48,7 +48,7 @@ def test_settled_lines_stay_and_the_region_is_replaced() -> None:
     assert terminal.get_lines() == ["a", "b", "c", "d", "e", "f", "g"]
 
 
-def test_the_bytes_of_a_drawing_are_shown_at_once() -> None:
+def test_a_redraw_is_synchronised() -> None:
     terminal = EmulatedTerminal(20, 6)
     output = LiveOutput(terminal.write, terminal.get_size, colour=True)
     output.update([[("bold", "a")]], lines("x", "y"))
@@ -57,12 +57,12 @@ def test_the_bytes_of_a_drawing_are_shown_at_once() -> None:
     output.update([], [])
     assert terminal.written == [
         "\x1b[?2026h\x1b[1ma\x1b[0m\r\nx\r\ny\x1b[?2026l",
-        "\x1b[?2026h\r\x1b[1A\x1b[Jz\x1b[?2026l",
-        "\x1b[?2026h\r\x1b[J\x1b[?2026l",
+        f"\x1b[?2026h\r\x1b[1A{ERASE_BELOW}z\x1b[?2026l",
+        f"\x1b[?2026h\r{ERASE_BELOW}\x1b[?2026l",
     ]
 
 
-def test_a_long_line_of_the_region_is_cut_and_settled_ones_are_not() -> None:
+def test_a_long_line_of_the_region_is_cut_and_settled_lines_are_not() -> None:
     terminal = EmulatedTerminal(10, 6)
     output = LiveOutput(terminal.write, terminal.get_size, colour=False)
     output.update(lines("0123456789abcdef"), lines("0123456789abcdef"))
@@ -71,11 +71,11 @@ def test_a_long_line_of_the_region_is_cut_and_settled_ones_are_not() -> None:
     assert terminal.get_lines() == ["0123456789", "abcdef"]
 
 
-def test_after_a_narrower_terminal_broke_the_region_all_of_it_is_erased() -> None:
+def test_the_whole_region_is_erased_after_the_terminal_became_narrower() -> None:
     size = os.terminal_size((40, 10))
     written: list[str] = []
     output = LiveOutput(written.append, lambda: size, colour=False)
     output.update([], lines("x" * 30, "y" * 5))
     size = os.terminal_size((10, 10))
     output.clear()
-    assert written[-1] == "\x1b[?2026h\r\x1b[3A\x1b[J\x1b[?2026l"
+    assert written[-1] == f"\x1b[?2026h\r\x1b[3A{ERASE_BELOW}\x1b[?2026l"

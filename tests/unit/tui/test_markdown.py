@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wcwidth import wcwidth
 
 from weft.tui.markdown import MarkdownBlock, MarkdownSplitter, highlight, render_block
 from weft.tui.text import Line, cut, measure, to_ansi, to_plain_text, wrap
@@ -50,6 +51,14 @@ def render(text: str, width: int = 40) -> list[str]:
     ]
 
 
+def test_a_text_that_is_streamed_looks_as_it_will_when_it_has_settled() -> None:
+    splitter = MarkdownSplitter()
+    assert splitter.feed("one\n\ntw") == []
+    tail = splitter.tail()
+    assert tail is not None
+    assert to_plain_text(render_block(tail, 40)).split("\n") == ["one", "", "tw"]
+
+
 def test_a_text_is_rendered_block_by_block() -> None:
     assert render(SAMPLE) == [
         "Title",
@@ -78,7 +87,7 @@ def test_a_text_is_rendered_block_by_block() -> None:
     ]
 
 
-def test_styles_become_colours_or_nothing() -> None:
+def test_styles_become_colours_or_are_dropped() -> None:
     (block,) = split_markdown("a **b** `c`")
     (line,) = render_block(MarkdownBlock(kind="text", text=block.text, spaced=False), 40)
     assert line == [("", "a "), ("bold", "b"), ("", " "), ("ansicyan", "c")]
@@ -105,7 +114,7 @@ def test_code_is_coloured_and_never_wrapped() -> None:
 
 
 @given(st.text(alphabet="ab `*#-1.|>\n~[](", max_size=200), st.integers(1, 7))
-def test_blocks_are_the_same_however_the_text_arrives(text: str, size: int) -> None:
+def test_blocks_do_not_depend_on_how_the_text_arrives(text: str, size: int) -> None:
     splitter = MarkdownSplitter()
     blocks = [block for at in range(0, len(text), size) for block in splitter.feed(text[at : at + size])]
     assert [*blocks, *splitter.finish()] == split_markdown(text)
@@ -117,10 +126,10 @@ def test_no_text_controls_the_terminal(text: str) -> None:
     assert [char for char in shown if unicodedata.category(char) in ("Cc", "Cf")] == []
 
 
-def test_an_open_block_is_known_before_it_ends_and_a_settled_one_is_not_kept() -> None:
+def test_an_open_block_is_available_before_it_ends() -> None:
     splitter = MarkdownSplitter()
     assert splitter.feed("first\n\nsec") == []
-    assert splitter.tail() == MarkdownBlock(kind="text", text="first\nsec", spaced=False)
+    assert splitter.tail() == MarkdownBlock(kind="text", text="first\n\nsec", spaced=False)
     (first,) = splitter.feed("ond\n")
     assert first == MarkdownBlock(kind="text", text="first", spaced=False)
     assert splitter.tail() == MarkdownBlock(kind="text", text="second\n", spaced=True)
@@ -135,7 +144,7 @@ def test_a_long_fence_settles_in_pieces() -> None:
     ]
 
 
-def test_a_table_that_is_too_wide_is_wrapped_in_its_cells() -> None:
+def test_a_table_that_is_too_wide_is_wrapped_inside_its_cells() -> None:
     assert render("| name | what |\n|---|---|\n| weft | the threads across |\n", 20) == [
         "name │ what         ",
         "─────┼──────────────",
@@ -155,13 +164,20 @@ def test_a_table_that_is_too_wide_is_wrapped_in_its_cells() -> None:
         ("", 10, [""]),
     ],
 )
-def test_text_is_wrapped_at_spaces_and_cells(text: str, width: int, lines: list[str]) -> None:
+def test_text_is_wrapped_at_spaces_by_cell_width(text: str, width: int, lines: list[str]) -> None:
     assert to_plain_text(wrap([("", text)], width)).split("\n") == lines
 
 
-def test_a_line_is_cut_at_cells() -> None:
+def test_a_line_is_cut_by_cell_width() -> None:
     line: Line = [("bold", "漢字"), ("", "abc")]
     assert cut(line, 7) == line
     assert cut(line, 6) == [("bold", "漢字"), ("", "a"), ("dim", "…")]
     assert cut(line, 4) == [("bold", "漢"), ("dim", "…")]
     assert measure("漢字abc") == 7
+
+
+def test_characters_that_are_taken_for_narrow_are() -> None:
+    narrow = [*map(chr, range(0x20, 0x7F)), *map(chr, range(0xA0, 0x300)), *"…–—‘’“”•→←↑↓⏎▌▐│─"]
+    assert [char for char in narrow if wcwidth(char) != measure(char)] == []
+    assert measure("".join(narrow)) == len(narrow)
+    assert measure("e\u0301…") == 2

@@ -26,7 +26,7 @@ HISTORY = [
 INFO = SessionInfo(id=SESSION, title="Weave", directory="/p", time=SessionTime(created=1, updated=1))
 
 
-def test_each_prompt_has_what_its_answers_spent_and_changed() -> None:
+def test_each_prompt_shows_what_its_answers_cost_and_changed() -> None:
     spent = Spent(cost=Decimal("0.5"), input=1000, output=20, cache_read=3000, steps=1)
     assert to_turns(HISTORY) == [
         TurnSummary(message=MessageID("U1"), text="prompt U1", time=1, ms=4, spent=spent, files=("/p/a.py",)),

@@ -12,15 +12,15 @@ from weft.model.input import FileInput
 from weft.tui.paste import MAX_IMAGE_BYTES, Pastes, find_image, read_image
 
 
-def test_a_long_text_is_shown_by_a_name_and_sent_in_full() -> None:
+def test_a_long_pasted_text_is_shown_by_name_and_sent_in_full() -> None:
     pastes, long = Pastes(), "\n".join(map(str, range(30)))
     assert pastes.fold("short\r\ntext") == "short\ntext"
-    assert [pastes.fold(long), pastes.fold("x" * 2000)] == ["[paste 1: 30 lines]", "[paste 2: 1 lines]"]
+    assert [pastes.fold(long), pastes.fold("x" * 2000)] == ["[paste 1: 30 lines]", "[paste 2: 1 line]"]
     assert pastes.unfold("see [paste 1: 30 lines]!") == f"see {long}!"
     assert pastes.to_history("see [paste 1: 30 lines]!") == f"see {long}!"
 
 
-def test_an_image_is_found_however_a_terminal_writes_its_path(tmp_path: Path) -> None:
+def test_an_image_path_is_recognised_in_the_format_of_every_terminal(tmp_path: Path) -> None:
     image = tmp_path / "a shot.png"
     image.write_bytes(b"\x89PNG")
     path = str(image)
@@ -54,6 +54,6 @@ def test_an_image_that_cannot_be_sent_is_named(tmp_path: Path) -> None:
 
 
 @given(st.text())
-def test_nothing_that_is_pasted_is_lost(text: str) -> None:
+def test_pasted_text_is_never_lost(text: str) -> None:
     pastes = Pastes()
     assert pastes.unfold(pastes.fold(text)) == text.replace("\r\n", "\n").replace("\r", "\n")

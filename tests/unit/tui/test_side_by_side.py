@@ -10,7 +10,7 @@ from weft.tui.text import measure
 OLD, NEW = "a\nb\nc\n", "a\nB\nc\nd\n"
 
 
-def test_changed_lines_stand_beside_each_other() -> None:
+def test_changed_lines_are_side_by_side() -> None:
     assert compare(OLD, NEW) == [
         SideBySideRow(1, "a", 1, "a", changed=False),
         SideBySideRow(2, "b", 2, "B", changed=True),
@@ -25,14 +25,14 @@ def test_changed_lines_stand_beside_each_other() -> None:
     assert stacked[2:] == ["   1   a", "   2 - b", "   2 + B", "   3   c", "   4 + d"]
 
 
-def test_lines_far_apart_are_left_out() -> None:
+def test_distant_unchanged_lines_are_omitted() -> None:
     before = "\n".join(str(number) for number in range(100))
     rows = compare(before, f"x\n{before}\ny")
     assert SideBySideRow(0, "", 0, "", changed=False) in rows
     assert len(rows) < 12
 
 
-def test_what_is_too_long_is_not_compared() -> None:
+def test_a_diff_that_is_too_long_is_not_compared() -> None:
     assert compare("a\n" * 6000, "b") == [
         SideBySideRow(0, "6000 lines", 0, "1 lines, too many to compare", changed=False)
     ]

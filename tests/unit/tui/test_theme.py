@@ -23,7 +23,7 @@ FILE: dict[str, Any] = {
 }
 
 
-def test_references_modes_numbers_and_gaps_are_resolved() -> None:
+def test_references_modes_numbers_and_missing_values_are_resolved() -> None:
     dark, light = to_palette(FILE), to_palette(FILE, dark=False)
     assert (dark.background, dark.text, dark.muted) == ("#102030", "#ffffff", "#ffffff")
     assert (light.text, light.dark) == ("#102030", False)
@@ -32,17 +32,17 @@ def test_references_modes_numbers_and_gaps_are_resolved() -> None:
 
 
 @pytest.mark.parametrize(("number", "name"), [(1, "ansi_red"), (9, "ansi_bright_red"), (16, "#000000"), (231, "#ffffff"), (232, "#080808")])  # fmt: skip
-def test_colours_of_the_terminal_have_numbers(number: int, name: str) -> None:
+def test_terminal_colours_have_numbers(number: int, name: str) -> None:
     assert to_ansi_name(number) == name
 
 
 @pytest.mark.parametrize("file", [None, [], {}, {"theme": 3}])
-def test_another_file_is_refused(file: object) -> None:
+def test_a_file_that_is_not_a_theme_is_refused(file: object) -> None:
     with pytest.raises(ConfigError, match="no theme file"):
         to_palette(file)
 
 
-def test_words_of_styles_have_colours() -> None:
+def test_named_styles_have_colours() -> None:
     assert (WEFT.get_colour("dim"), WEFT.get_colour("ansired"), WEFT.get_colour("bold")) == (
         WEFT.muted,
         WEFT.red,
@@ -52,6 +52,6 @@ def test_words_of_styles_have_colours() -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["dark", "light", "text", "x"]), inner, max_size=3), max_leaves=8))  # fmt: skip
-def test_no_value_of_a_theme_file_breaks_it(value: Any) -> None:
+def test_any_value_in_a_theme_file_is_handled(value: Any) -> None:
     palette = to_palette({"defs": value, "theme": {"text": value, "background": value, "x": value}})
     assert palette.text.startswith(("#", "ansi_"))

@@ -28,7 +28,7 @@ def test_items_and_the_tail_follow_each_other() -> None:
     assert (lines.get_extent(1), lines.get_line(9)) == ((1, 2), [])
 
 
-def test_of_many_lines_the_last_are_kept_and_the_others_rendered_again() -> None:
+def test_only_the_last_lines_are_kept_and_others_are_rendered_again() -> None:
     lines = TranscriptLines(40)
     dropped = sum(lines.append([note(str(number))]) for number in range(MAX_LINES + PAGE_LINES))
     assert (dropped, lines.first, lines.height) == (PAGE_LINES, PAGE_LINES, MAX_LINES)
@@ -38,7 +38,7 @@ def test_of_many_lines_the_last_are_kept_and_the_others_rendered_again() -> None
     assert lines.append([note("x")] * (PAGE_LINES + 1), keep=True) == 0
 
 
-def test_another_width_renders_the_end_and_the_rest_when_it_is_needed() -> None:
+def test_a_new_width_renders_the_end_first_and_the_rest_on_demand() -> None:
     lines = TranscriptLines(40)
     lines.append([note("a b c " * 5) for _ in range(500)])
     lines.resize(10)
@@ -65,7 +65,7 @@ def test_a_call_is_folded_to_one_line_and_opened_in_full() -> None:
     assert show(lines)[1] == "✓ Read    a.py · 2 lines"
 
 
-def test_reasoning_is_one_line_until_it_is_opened() -> None:
+def test_reasoning_is_one_line_until_it_is_expanded() -> None:
     lines = TranscriptLines(30)
     lines.append([ReasoningItem(text="first I think\nthen I act", ms=5)])
     assert len(show(lines)) == 2
@@ -73,7 +73,7 @@ def test_reasoning_is_one_line_until_it_is_opened() -> None:
     assert show(lines)[2:] == ["first I think", "then I act"]
 
 
-def test_prompts_and_words_are_found_in_both_directions() -> None:
+def test_prompts_and_text_are_searched_in_both_directions() -> None:
     items: list[Item] = [
         PromptItem(text="Spin", message=MessageID("m1")),
         note("a thread"),
@@ -94,9 +94,7 @@ def test_prompts_and_words_are_found_in_both_directions() -> None:
 @given(
     st.lists(st.text(max_size=30), max_size=40), st.integers(5, 60), st.lists(st.integers(0, 60), max_size=8)
 )
-def test_older_items_go_before_all_others_at_every_width(
-    texts: list[str], width: int, folds: list[int]
-) -> None:
+def test_older_items_are_prepended_at_every_width(texts: list[str], width: int, folds: list[int]) -> None:
     items: list[Item] = [CallItem(tool="bash", title=text, ms=1, output=text) for text in texts]
     middle = len(items) // 2
     lines, whole = TranscriptLines(width), TranscriptLines(width)

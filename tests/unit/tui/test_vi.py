@@ -13,18 +13,18 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import BufferControl, Layout, Window
 from prompt_toolkit.output import DummyOutput
 
-from weft.tui.vi import Typed, ViKeys
+from weft.tui.vi import ViKeys, ViResult
 
 TEXT = "the quick (brown fox) jumps\n  over 'the lazy' dog\nagain"
 
 
 def type_keys(keys: str, text: str, cursor: int = 0) -> tuple[str, int, bool]:
     """Type keys in normal mode. Return the text, the cursor and whether text would be inserted now."""
-    vi, typed = ViKeys(), Typed(text, cursor)
+    vi, typed = ViKeys(), ViResult(text, cursor)
     vi.is_inserting = False
     for key in keys:
         if vi.is_inserting:
-            typed = Typed(typed.text[: typed.cursor] + key + typed.text[typed.cursor :], typed.cursor + 1)
+            typed = ViResult(typed.text[: typed.cursor] + key + typed.text[typed.cursor :], typed.cursor + 1)
         else:
             typed = vi.feed(key, typed.text, typed.cursor)
     return typed.text, typed.cursor, vi.is_inserting
@@ -56,17 +56,17 @@ def type_keys(keys: str, text: str, cursor: int = 0) -> tuple[str, int, bool]:
         ("q", "one", ("one", 0, False)),
     ],
 )
-def test_commands_of_vi_change_the_text(keys: str, text: str, expected: tuple[str, int, bool]) -> None:
+def test_vi_commands_change_the_text(keys: str, text: str, expected: tuple[str, int, bool]) -> None:
     assert type_keys(keys, text) == expected
 
 
-def test_beyond_the_first_and_the_last_line_are_other_prompts() -> None:
+def test_moving_beyond_the_first_or_last_line_selects_another_prompt() -> None:
     vi = ViKeys()
-    assert vi.leave_insert("one\ntwo", 5) == Typed("one\ntwo", 4)
-    assert vi.feed("j", "one\ntwo", 4) == Typed("one\ntwo", 4, "next")
-    assert vi.feed("k", "one\ntwo", 4) == Typed("one\ntwo", 0)
-    assert vi.feed("k", "one\ntwo", 0) == Typed("one\ntwo", 0, "previous")
-    assert vi.feed("u", "one\ntwo", 0) == Typed("one\ntwo", 0, "undo")
+    assert vi.leave_insert("one\ntwo", 5) == ViResult("one\ntwo", 4)
+    assert vi.feed("j", "one\ntwo", 4) == ViResult("one\ntwo", 4, "next")
+    assert vi.feed("k", "one\ntwo", 4) == ViResult("one\ntwo", 0)
+    assert vi.feed("k", "one\ntwo", 0) == ViResult("one\ntwo", 0, "previous")
+    assert vi.feed("u", "one\ntwo", 0) == ViResult("one\ntwo", 0, "undo")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_beyond_the_first_and_the_last_line_are_other_prompts() -> None:
     ],
 )
 # Left out is where prompt_toolkit differs from vi: `cw` with the space after the word, `O` and `cc` with indentation, `~` and `dG`.
-async def test_both_modes_agree_about_what_a_command_does(keys: str) -> None:
+async def test_our_vi_commands_agree_with_those_of_inline_mode(keys: str) -> None:
     text, cursor, _ = type_keys(keys, TEXT)
     buffer, bindings = Buffer(), KeyBindings()
     buffer.text, buffer.cursor_position = TEXT, 0
@@ -152,7 +152,7 @@ async def test_both_modes_agree_about_what_a_command_does(keys: str) -> None:
     keys=st.lists(st.sampled_from("dcyiawbeWBE0^$ggGfFtTr;,hjklxXDCsSYpPuJ~oOAI2309(\"' "), max_size=12),
 )
 def test_the_cursor_stays_in_the_text_whatever_is_typed(text: str, keys: list[str]) -> None:
-    vi, typed = ViKeys(), Typed(text, 0)
+    vi, typed = ViKeys(), ViResult(text, 0)
     typed = vi.leave_insert(typed.text, typed.cursor)
     for key in keys:
         if vi.is_inserting:

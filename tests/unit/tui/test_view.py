@@ -2,7 +2,9 @@
 
 import unicodedata
 from decimal import Decimal
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -18,12 +20,14 @@ from weft.model.event import (
     SessionCreated,
     SessionFailed,
     SessionIdled,
+    SessionUpdated,
     SessionWarned,
     StatusChanged,
     TodoUpdated,
 )
 from weft.model.failure import aborted_failure, unknown_failure
-from weft.model.ids import MessageID, PermissionID, SessionID
+from weft.model.ids import MessageID, PartID, PermissionID, SessionID
+from weft.model.message import AssistantMessage, AssistantTime
 from weft.model.part import (
     CacheTokens,
     CallTime,
@@ -37,17 +41,26 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.permission import PermissionRequest
-from weft.model.session import Busy, Retry, SessionInfo, SessionTime, Todo
-from weft.model.spending import Spent
+from weft.model.session import (
+    Busy,
+    Retry,
+    SessionInfo,
+    SessionTime,
+    Todo,
+    WeftSessionData,
+    with_weft_data,
+)
+from weft.model.spending import Ledger, Spent
 from weft.tui.dialog import render_permission
 from weft.tui.markdown import MarkdownBlock
-from weft.tui.render import LiveContext, RenderOptions, render_item, render_live, render_status
+from weft.tui.render import LiveContext, RenderOptions, render_item, render_live, render_plain, render_status
 from weft.tui.text import to_plain_text
 from weft.tui.view import (
     AnswerItem,
     CallItem,
     EndItem,
     Item,
+    LinesItem,
     NoticeItem,
     PromptItem,
     ReasoningItem,
@@ -101,7 +114,7 @@ def block(words: str, *, spaced: bool = False) -> MarkdownBlock:
     return MarkdownBlock(kind="text", text=words, spaced=spaced)
 
 
-def test_a_run_settles_block_by_block_and_ends_with_what_it_spent() -> None:
+def test_a_run_settles_block_by_block_and_ends_with_its_cost() -> None:
     view = start()
     assert view.take_settled() == [PromptItem(text="prompt U1", message=MessageID("U1"), time=1)]
     view.feed(PartUpdated(part=text("A1", "", time=Span(start=1))))
@@ -109,7 +122,7 @@ def test_a_run_settles_block_by_block_and_ends_with_what_it_spent() -> None:
     assert view.take_settled() == []
     view.feed(growth("o\n\nthr", 7))
     assert view.take_settled() == [AnswerItem(block=block("one"), first=True)]
-    assert view.tail == block("two\nthr", spaced=True)
+    assert view.tail == block("two\n\nthr", spaced=True)
     view.feed(growth("o\n\nthr", 7))  # twice is once
     view.feed(PartUpdated(part=text("A1", "one\n\ntwo\n\nthree", time=Span(start=1, end=2))))
     view.feed(PartUpdated(part=PatchPart(**ids("A1", 8), hash="h", files=("/p/a.py",))))
@@ -127,7 +140,7 @@ def test_a_run_settles_block_by_block_and_ends_with_what_it_spent() -> None:
 
 
 @given(st.text(alphabet="ab\n#- `", max_size=120), st.lists(st.integers(1, 9), max_size=12))
-def test_what_settles_does_not_depend_on_how_the_text_arrives(words: str, sizes: list[int]) -> None:
+def test_settled_blocks_do_not_depend_on_how_the_text_arrives(words: str, sizes: list[int]) -> None:
     whole, pieces = start(), start()
     final = text("A1", words, time=Span(start=1, end=2))
     whole.feed(PartUpdated(part=final))
@@ -140,7 +153,7 @@ def test_what_settles_does_not_depend_on_how_the_text_arrives(words: str, sizes:
     assert pieces.take_settled() == whole.take_settled()
 
 
-def test_a_call_is_open_and_then_settled_once() -> None:
+def test_a_call_is_open_first_and_settled_once() -> None:
     view = start()
     view.take_settled()
     done = tool_part("A1", 3)
@@ -155,7 +168,7 @@ def test_a_call_is_open_and_then_settled_once() -> None:
     assert view.take_settled() == [CallItem(tool="read", title="a.py", ms=2, error="no")]
 
 
-def test_what_a_child_does_waits_for_the_end_of_the_sentence_and_costs() -> None:
+def test_the_calls_of_a_child_wait_for_the_end_of_the_text_and_are_counted() -> None:
     view, child = start(), SessionID("ses_child")
     view.take_settled()
     info = SessionInfo(id=child, parent_id=SESSION, time=SessionTime(created=1, updated=1))
@@ -196,9 +209,29 @@ def test_failures_warnings_retries_reasoning_and_todos_are_shown() -> None:
     live = render_live(view, LiveContext(width=40, height=5, now=8000))
     assert to_plain_text(live) == "☐ 0/1 spin"
     status = to_plain_text([render_status(view, LiveContext(width=80, height=1, now=8000))])
-    assert status == " retrying in 1.0s · build · p/m "
+    assert status == " retrying in 1.0s · Esc interrupts · build · p/m "
     view.feed(SessionFailed(session_id=SESSION, error=aborted_failure()))
     assert view.take_settled() == [NoticeItem(kind="note", text="interrupted")]
+
+
+def test_what_waits_for_the_end_of_the_text_is_shown_below_it() -> None:
+    view = start()
+    view.take_settled()
+    view.feed(PartUpdated(part=text("A1", "half a sen", time=Span(start=1))))
+    later = user_message("U2", 3)
+    view.feed(MessageUpdated(info=later.info))
+    view.feed(PartUpdated(part=later.parts[0]))
+    view.add(NoticeItem(kind="warning", text="the server does not answer"))
+    assert view.take_settled() == []
+    live = to_plain_text(render_live(view, LiveContext(width=40, height=9, now=1)))
+    assert live == "\nhalf a sen\nsent: prompt U2\nwarning: the server does not answer"
+
+
+def test_a_summary_leaves_the_agent_of_the_next_prompt_alone() -> None:
+    view = start()
+    summary = assistant_message("A2", 3, "U1", summary=True)
+    view.feed(MessageUpdated(info=replace(summary.info, agent="compaction")))
+    assert view.status.agent == "build"
 
 
 def test_a_request_is_open_until_somebody_answers_it() -> None:
@@ -215,7 +248,7 @@ def test_events_of_other_sessions_change_nothing() -> None:
     assert view.is_busy
 
 
-def test_of_a_history_the_end_is_shown_and_all_is_counted() -> None:
+def test_the_end_of_a_history_is_shown_and_all_of_it_is_counted() -> None:
     view = SessionView(SESSION)
     history = [
         user_message("U1", 1),
@@ -229,6 +262,107 @@ def test_of_a_history_the_end_is_shown_and_all_is_counted() -> None:
         AnswerItem(block=block("two"), first=True),
     ]
     assert view.status.spent.cost == Decimal("0.5")
+
+
+def test_the_failure_of_a_stored_answer_is_shown_after_it() -> None:
+    view = SessionView(SESSION)
+    history = []
+    for id in ("A1", "A2"):
+        answer = assistant_message(id, 2, "U1", text(id, f"half of {id}"))
+        assert isinstance(answer.info, AssistantMessage)
+        failed = replace(answer.info, error=aborted_failure(), time=AssistantTime(created=2, completed=3))
+        history.append(replace(answer, info=failed))
+    view.load(history, shown=2)
+    interrupted = NoticeItem(kind="note", text="interrupted")
+    assert view.take_settled() == [
+        AnswerItem(block=block("half of A1"), first=True),
+        interrupted,
+        AnswerItem(block=block("half of A2"), first=True),
+        interrupted,
+    ]
+
+
+def test_the_status_counts_what_the_session_recorded_besides_its_steps() -> None:
+    view = SessionView(SESSION)
+    view.load([user_message("U1", 1), assistant_message("A1", 2, "U1", STEP)], shown=2)
+    ledger = Ledger(own=Spent(cost=Decimal("0.6"), input=1100, output=21, steps=1), until=2)
+    info = SessionInfo(id=SESSION, time=SessionTime(created=1, updated=1))
+    view.feed(SessionUpdated(info=with_weft_data(info, WeftSessionData(spent=ledger))))
+    assert view.status.spent.cost == Decimal("0.6")
+    view.feed(SessionUpdated(info=info))  # another server records nothing
+    assert view.status.spent.cost == Decimal("0.6")
+
+
+CHILD = SessionInfo(id=SessionID("ses_child"), parent_id=SESSION, time=SessionTime(created=5, updated=5))
+CHILD_LEDGER = Ledger(own=Spent(cost=Decimal("0.01")), until=4)
+
+
+def record(own: str, until: int, **more: Any) -> SessionUpdated:
+    """Return the event that a session has recorded this much."""
+    info = SessionInfo(id=SESSION, time=SessionTime(created=1, updated=1))
+    ledger = Ledger(own=Spent(cost=Decimal(own), **more), until=until)
+    return SessionUpdated(info=with_weft_data(info, WeftSessionData(spent=ledger)))
+
+
+def test_the_end_of_a_run_counts_titles_and_no_earlier_cost() -> None:
+    view = start()
+    view.set_session(record("7", 1).info)
+    view.feed(PartUpdated(part=STEP))
+    view.feed(record("7.5", 2))  # the step
+    view.feed(record("7.75", 2, input=100))  # the title
+    view.feed(SessionCreated(info=CHILD))
+    view.feed(SessionUpdated(info=with_weft_data(CHILD, WeftSessionData(spent=CHILD_LEDGER))))  # its title
+    view.feed(SessionIdled(session_id=SESSION))
+    view.feed(StatusChanged(session_id=SESSION, status=Busy()))
+    view.feed(PartUpdated(part=replace(STEP, id=PartID("prt_later"))))
+    view.feed(record("8.25", 3))
+    view.feed(record("8.25", 3, priced=False))  # a title that was given up
+    view.feed(SessionIdled(session_id=SESSION))
+    first, second = (item.spent for item in view.take_settled() if isinstance(item, EndItem))
+    assert (first.cost, first.input, first.steps, first.priced) == (Decimal("0.76"), 1100, 1, True)
+    assert (second.cost, second.input, second.steps, second.priced) == (Decimal("0.5"), 1000, 1, False)
+    assert (view.status.spent.cost, view.status.spent.priced) == (Decimal("8.25"), False)
+
+
+WHOLE_STATUS = " ⠋ working 8.0s · Esc interrupts · build · p/model-of-1 (high) · context 4.0k · $0.50 "
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [
+        (90, ()),
+        (85, ("p/",)),
+        (70, ("build · ", "p/", " (high)")),
+        (65, ("build · ", "p/", "-of-1 (high)")),
+        (40, (" · Esc interrupts", " · build", " · p/model-of-1 (high)")),
+        (24, ("⠋ working 8.0s · ", "Esc interrupts · ", "build · ", "p/model-of-1 (high) · ")),
+    ],
+)
+def test_a_narrow_status_keeps_context_and_cost(width: int, left_out: tuple[str, ...]) -> None:
+    view = start()
+    view.feed(PartUpdated(part=STEP))
+    context = LiveContext(width=width, height=1, now=8000, model="p/model-of-1", variant="high")
+    shown = to_plain_text([render_status(view, context)])
+    expected = WHOLE_STATUS
+    for piece in left_out:
+        expected = expected.replace(piece, "")
+    assert shown.replace("…", "") == expected
+    assert len(shown) <= width
+
+
+def test_plain_lines_are_complete_and_broken_between_words() -> None:
+    options = RenderOptions(width=20)
+    call = CallItem(tool="bash", title="a command with many words", ms=1, output="and its long output")
+    assert [to_plain_text([line]) for line in render_plain(call, options)] == [
+        "✓ Bash    a command",
+        "with many words",
+        "  and its long",
+        "output",
+    ]
+    code = MarkdownBlock(kind="code", text="x = 'as long as it has to be'", language="python")
+    assert "x = 'as long as it has to be'" in to_plain_text(
+        render_plain(AnswerItem(block=code), RenderOptions(width=20))
+    )
 
 
 def test_items_are_rendered_to_lines() -> None:
@@ -245,6 +379,12 @@ def test_items_are_rendered_to_lines() -> None:
         render_item(EndItem(spent=spent, files=("a",)), RenderOptions(width=200, undo="u"))
     ) == ("\n2 steps · 1 file · 4.0k tokens in, 20 out · 75% cached · $0.5000 · undo: u")
     assert to_plain_text(render_item(PromptItem(text="a\n  b"), options)) == "\n> a\n    b"
+    lines = LinesItem(lines=[[("", "a table  of it")], [("", "words " * 8)]])
+    assert to_plain_text(render_item(lines, options)).split("\n") == [
+        "a table  of it",
+        "words words words words words words",
+        "words words",
+    ]
     assert render_item(NoticeItem(kind="error", text="\x1b[2J"), options) == [
         [("bold ansired", "error: \\x1b[2J")]
     ]

@@ -1,4 +1,4 @@
-"""The files of the page: all that they name exists, and what is not ours is what its manifest says."""
+"""The files of the page: every file that they name exists, and those of other projects match their manifest."""
 
 import re
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_html_becomes_elements_in_one_place_only(name: str) -> None:
     assert (re.search(risky, OWN[name]) is None) == (name != "trust.js")
 
 
-def test_the_page_itself_is_no_asset_and_names_outside_are_none() -> None:
+def test_the_page_itself_and_outside_paths_are_not_assets() -> None:
     for name in (INDEX, "", "../files.py", "/etc/passwd", "vendor", "vendor/manifest.json"):
         assert find_file(name) is None, name
 
@@ -61,12 +61,12 @@ def test_the_policy_allows_nothing_inline_and_nothing_from_elsewhere() -> None:
     assert "http" not in PAGE_POLICY
 
 
-def test_what_is_not_ours_is_what_the_manifest_says() -> None:
+def test_vendored_files_match_the_manifest() -> None:
     assert vendor.find_faults() == []
     assert all(entry["licence"] and entry["version"] for entry in vendor.read_manifest())
 
 
-def test_a_changed_or_unlisted_file_is_found(tmp_path: Path) -> None:
+def test_a_changed_or_unlisted_vendored_file_is_found(tmp_path: Path) -> None:
     for path in vendor.VENDOR.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes() + (b"//" if path.suffix == ".js" else b""))
     (tmp_path / "more.js").write_text("")

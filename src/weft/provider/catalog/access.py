@@ -14,7 +14,7 @@ from weft.provider.catalog.aws import AWS_KEY_SOURCES, choose_region, find_aws_k
 from weft.provider.catalog.credentials import ProviderKey, find_environment_key, list_key_variables
 from weft.provider.endpoint import AwsKeys
 
-_URL_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+_URL_VARIABLE: Final = r"\$\{(\w+)\}"
 _AUTHORISING_HEADER: Final = re.compile(r"authorization|api-?key|token|cookie", re.IGNORECASE)
 # Options that an adapter does not get: other fields of `Access` hold them.
 CONSUMED_OPTIONS: Final = frozenset({"apiKey", "baseURL", "endpoint", "headers"})
@@ -60,7 +60,7 @@ def fill_variables(url: str, env: Mapping[str, str], provider: str) -> str:
             raise ProviderAuthError(provider, f"its address is unknown: set {variable[1]}")
         return env[variable[1]]
 
-    return _URL_VARIABLE.sub(get_value, url).rstrip("/").removesuffix("/chat/completions")
+    return re.sub(_URL_VARIABLE, get_value, url).rstrip("/").removesuffix("/chat/completions")
 
 
 def check_url(url: str, provider: str) -> None:
@@ -162,7 +162,7 @@ SPECIAL_URLS: Final = {
     "azure-cognitive-services": "https://${AZURE_COGNITIVE_SERVICES_RESOURCE_NAME}.cognitiveservices.azure.com/openai"
 }
 
-_HOST_LABEL: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+_HOST_LABEL: Final = r"[A-Za-z0-9-]{1,64}"
 
 
 def get_npm_override(provider: str) -> str:
@@ -191,7 +191,7 @@ def resolve_variables(npm: str, options: Options, env: Env) -> dict[str, str]:
 
 
 def _check_host_label(option: str, value: str) -> str:
-    if not _HOST_LABEL.fullmatch(value):
+    if not re.fullmatch(_HOST_LABEL, value):
         raise InvalidInputError(
             f"options.{option}", f"{value[:40]!r} may contain only letters, digits and hyphens"
         )

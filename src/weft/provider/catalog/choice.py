@@ -198,7 +198,7 @@ HIGH_BUDGET, MAX_BUDGET, GEMINI_MAX_BUDGET = 16_000, 31_999, 24_576
 NONE_EFFORT_SINCE, XHIGH_EFFORT_SINCE = "2025-11-13", "2025-12-04"
 FIRST_ADAPTIVE_VERSION: Final = (4, 7)
 # A name and a version of one or two numbers; a date may follow.
-_CLAUDE_VERSION: Final = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
+_CLAUDE_VERSION: Final = r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)"
 
 
 def list_variants(model: Model) -> Variants:
@@ -297,7 +297,7 @@ def _list_anthropic_variants(model: Model, _: str) -> Variants:
 
 def has_adaptive_thinking(id: str) -> bool:
     """Return True for Claude 4.7 and later, which accept an effort and refuse the thinking budget that OpenCode sends."""
-    version = _CLAUDE_VERSION.search(id)
+    version = re.search(_CLAUDE_VERSION, id)
     if version is None:
         return "claude-mythos" in id
     return (int(version[1]), int(version[2] or 0)) >= FIRST_ADAPTIVE_VERSION

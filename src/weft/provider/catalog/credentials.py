@@ -16,7 +16,7 @@ from weft.model.wire import encode_pretty, parse
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 # A provider lists the variables that it reads. Only some of them hold a key.
-_KEY_VARIABLE: Final = re.compile(r"(KEY|TOKEN|PAT|SECRET)$")
+_KEY_VARIABLE: Final = r"(KEY|TOKEN|PAT|SECRET)$"
 
 COPILOT_ID: Final = "github-copilot"
 
@@ -52,7 +52,7 @@ class StoredLogin(Struct, frozen=True, kw_only=True):
 def list_key_variables(env: Iterable[str]) -> list[str]:
     """Return those of a provider's variables that hold a key; any of them is enough."""
     names = list(env)
-    return [name for name in names if _KEY_VARIABLE.search(name)] or names[:1]
+    return [name for name in names if re.search(_KEY_VARIABLE, name)] or names[:1]
 
 
 def find_environment_key(names: Iterable[str], env: Mapping[str, str]) -> ProviderKey | None:

@@ -2,7 +2,7 @@
 
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
@@ -28,11 +28,11 @@ from weft.model.catalog import (
 Fetch = Callable[[str], bytes]
 Warn = Callable[[ConfigError], None]
 
-SNAPSHOT_FILE: Final = "data/models.json.gz"
-GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+SNAPSHOT_FILE: Final = "data/models.pack"
 MAX_CATALOGUE_BYTES: Final = 64 * 1024 * 1024
 
 _catalogue_decoder = msgspec.json.Decoder(dict[str, Raw])
+_index_decoder = msgspec.json.Decoder(dict[str, tuple[int, int]])
 
 
 class CatalogueEntry(Struct, frozen=True, kw_only=True):
@@ -84,10 +84,31 @@ def make_catalogue(path: str, warn: Warn) -> Catalogue:
     return Catalogue(read)
 
 
+class PackedCatalogue(Mapping[str, Raw]):
+    """The undecoded providers by id. Each is compressed by itself: a run unpacks one of them, and not all.
+
+    The first line is a JSON object: where each provider begins and ends in the bytes that follow the line.
+    """
+
+    def __init__(self, packed: bytes) -> None:
+        index, _, self._body = packed.partition(b"\n")
+        self._places = _index_decoder.decode(index)
+
+    def __getitem__(self, provider: str) -> Raw:
+        begin, end = self._places[provider]
+        return Raw(zlib.decompress(self._body[begin:end]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
 def read_snapshot() -> Mapping[str, Raw]:
+    """Return the catalogue that ships with weft."""
     with open(os.path.join(os.path.dirname(__file__), SNAPSHOT_FILE), "rb") as file:
-        packed = file.read()
-    return _catalogue_decoder.decode(zlib.decompress(packed, GZIP_WBITS))
+        return PackedCatalogue(file.read())
 
 
 def fetch_catalogue(path: str, url: str, fetch: Fetch) -> int:

@@ -2,14 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from decimal import Decimal
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from weft.errors import ConfigError
+from weft.errors import ConfigError, find_similar
 from weft.model.catalog import CachePrice, Cost, Limit, Model, ModelApi
 from weft.model.wire import to_plain
 from weft.provider.catalog.access import (
@@ -262,7 +261,7 @@ class ProviderOffers:
 
     def find_similar(self, provider: str) -> list[str]:
         """Return the ids that are most similar to this one."""
-        return get_close_matches(provider, [*(offer.id for offer in self.list_all()), *LOCAL_SERVERS], n=3)
+        return find_similar(provider, [*(offer.id for offer in self.list_all()), *LOCAL_SERVERS])
 
     def list_available(self) -> list[ProviderOffer]:
         """Return the providers that can be used now: they have a key or are configured."""

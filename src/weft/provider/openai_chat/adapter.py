@@ -9,10 +9,10 @@ from weft.errors import ProviderError
 from weft.provider.body import ModelMessageCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
+from weft.provider.conversation import ConversationCache
 from weft.provider.endpoint import HttpRequest, ModelEndpoint
 from weft.provider.http import stream_chunks
 from weft.provider.http_client import HttpClient
-from weft.provider.media import has_files
 from weft.provider.normalise import get_metadata_key
 from weft.provider.openai_chat.request import to_body
 from weft.provider.openai_chat.stream import OpenAIChatFold
@@ -33,10 +33,14 @@ class OpenAIChat:
         self._client = client
         self._endpoint = endpoint
         self._cache = ModelMessageCache()
+        self._conversations = ConversationCache()
         self._wants_usage = endpoint.options.get("includeUsage") is not False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        fold, in_thread = OpenAIChatFold(get_metadata_key(request.model)), has_files(request.messages)
+        fold, in_thread = (
+            OpenAIChatFold(get_metadata_key(request.model)),
+            self._conversations.has_files(request.messages),
+        )
         answer = stream_chunks(self._client, partial(self._build_request, request), fold, in_thread=in_thread)
         try:
             async with aclosing(answer) as chunks:
@@ -53,7 +57,7 @@ class OpenAIChat:
             raise
 
     def _build_request(self, request: ModelRequest) -> HttpRequest:
-        endpoint, body = self._endpoint, to_body(request, self._cache.cache_json)
+        endpoint, body = self._endpoint, to_body(request, self._cache.cache_json, self._conversations)
         if not self._wants_usage:
             body.pop("stream_options", None)
         return endpoint.build_request(

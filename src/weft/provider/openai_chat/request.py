@@ -27,6 +27,7 @@ from weft.provider.contract import (
     ToolSpec,
     UserModelMessage,
 )
+from weft.provider.conversation import ConversationCache
 from weft.provider.media import MB, MediaLimits, adapt_files, find_modality, parse_data_url
 from weft.provider.normalise import (
     NO_OUTPUT,
@@ -93,13 +94,20 @@ UNSENT_OPTIONS: Final = frozenset(
 Json = dict[str, Any]
 
 
-def to_body(request: ModelRequest, cache: CacheMessages = encode_uncached) -> Json:
-    """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
+def to_body(
+    request: ModelRequest,
+    cache: CacheMessages = encode_uncached,
+    conversations: ConversationCache | None = None,
+) -> Json:
+    """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it.
+
+    A conversation with files is not looked up in `conversations`.
+    """
     body: Json = {"model": request.model.api.id, "stream": True}
     if request.model.provider_id != "mistral":  # it always reports usage, and refuses fields it does not know
         body["stream_options"] = {"include_usage": True}
     body |= _to_sampling(request) | _to_options(request) | _to_format(request) | _to_tools(request)
-    body["messages"] = to_messages(request, cache)
+    body["messages"] = to_messages(request, cache, conversations)
     return body
 
 
@@ -171,18 +179,26 @@ def _to_tool(spec: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def to_messages(request: ModelRequest, cache: CacheMessages = encode_uncached) -> list[Json]:
+def to_messages(
+    request: ModelRequest,
+    cache: CacheMessages = encode_uncached,
+    conversations: ConversationCache | None = None,
+) -> list[Json]:
     model = request.model
     has_marks = needs_cache_marks(model)
     encoder = _MessageEncoder(model, always_lists=has_marks)
     encode = cache(model, encoder.encode)
-    paired = pair_calls(request.messages, _choose_id_shape(model))
-    messages = ensure_user_messages(
-        [message for message in adapt_files(paired, model, _accepts_file, MEDIA_LIMITS) if encode(message)]
-    )
+    shape, groups = _choose_id_shape(model), list[list[Json]]()
+    if conversations is not None and not conversations.has_files(request.messages):
+        messages, groups = conversations.encode(model, request.messages, shape, encode)
+    else:
+        adapted = adapt_files(pair_calls(request.messages, shape), model, _accepts_file, MEDIA_LIMITS)
+        messages = [message for message in adapted if encode(message)]
+    messages = ensure_user_messages(messages)
     if _is_mistral(model):
         messages = _insert_pauses(messages)
-    groups = [encode(message) for message in messages]
+    if len(groups) != len(messages):
+        groups = [encode(message) for message in messages]
     for index in list_message_marks(len(groups)) if has_marks else ():
         groups[index] = _mark_last(encoder.encode(messages[index]))
     return [*_to_system(request.system, model), *chain.from_iterable(groups)]

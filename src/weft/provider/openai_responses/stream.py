@@ -54,8 +54,8 @@ class ResponsesEvent(Struct, frozen=True, gc=False):
     summary_index: int = 0
     content_index: int = 0
     delta: Any = ""
-    item: Any = None
-    response: Any = None
+    item: Json | None = None
+    response: Json | None = None
 
 
 class ResponsesItem(Struct):

@@ -65,9 +65,17 @@ async def get_file_log(call: DirectoryCall) -> FileLog:
 
 ROUTES = (
     route("POST", "/weft/sql", "weft.sql", run_sql, takes=QueryInput),
-    route("GET", "/weft/session/{sessionID}/proof", "weft.session.proof", get_proof, gives=SessionProof),
-    route("GET", "/weft/session/{sessionID}/atif", "weft.session.atif", get_trajectory, gives=dict[str, Any]),
-    route("GET", "/weft/session/{sessionID}/context", "weft.session.context", get_context, home="wants"),
+    route("GET", "/weft/session/{sessionID}/proof", "weft.session.proof", get_proof, returns=SessionProof),
+    route(
+        "GET", "/weft/session/{sessionID}/atif", "weft.session.atif", get_trajectory, returns=dict[str, Any]
+    ),
+    route(
+        "GET",
+        "/weft/session/{sessionID}/context",
+        "weft.session.context",
+        get_context,
+        session_directory="preferred",
+    ),
 )
 # They show what is in files.
 FILE_ROUTES = (

@@ -69,7 +69,7 @@ ROUTES = (
         path="/event",
         name="event.subscribe",
         about="Stream the events of this directory",
-        gives=dict[str, Any],
+        returns=dict[str, Any],
         media="text/event-stream",
     ),
     HttpOperation(
@@ -77,7 +77,7 @@ ROUTES = (
         path="/global/event",
         name="global.event",
         about="Stream the events of every open directory",
-        gives=dict[str, Any],
+        returns=dict[str, Any],
         media="text/event-stream",
     ),
 )
@@ -112,13 +112,13 @@ async def get_ready(call: ServerCall) -> RouteResult:
 
 
 HEALTH_ROUTES = (
-    route("GET", "/weft/ready", "weft.ready", get_ready, gives=Ready),
+    route("GET", "/weft/ready", "weft.ready", get_ready, returns=Ready),
     HttpOperation(
         method="GET",
         path="/weft/metrics",
         name="weft.metrics",
         about="Return metrics in the text format of Prometheus",
-        gives=str,
+        returns=str,
         media="text/plain",
     ),
 )

@@ -179,9 +179,16 @@ ROUTES = (
         "session.messages",
         list_messages,
         query=MessagesQuery,
-        gives=list[MessageWithParts],
+        returns=list[MessageWithParts],
     ),
-    route("POST", f"{SESSION}/message", "session.prompt", prompt, takes=PromptInput, home="needs"),
+    route(
+        "POST",
+        f"{SESSION}/message",
+        "session.prompt",
+        prompt,
+        takes=PromptInput,
+        session_directory="required",
+    ),
     route("GET", MESSAGE, "session.message", get_message),
     route("DELETE", MESSAGE, "session.deleteMessage", remove_message),
     route("PATCH", PART, "part.update", update_part, takes=AnyPart),
@@ -192,11 +199,20 @@ ROUTES = (
         "session.prompt_async",
         prompt_async,
         takes=PromptInput,
-        home="needs",
+        session_directory="required",
     ),
     route("POST", f"{SESSION}/abort", "session.abort", abort),
-    route("POST", f"{SESSION}/summarize", "session.summarize", summarize, takes=SummarizeInput, home="needs"),
-    route("POST", f"{SESSION}/init", "session.init", initialize, takes=InitInput, home="needs"),
+    route(
+        "POST",
+        f"{SESSION}/summarize",
+        "session.summarize",
+        summarize,
+        takes=SummarizeInput,
+        session_directory="required",
+    ),
+    route(
+        "POST", f"{SESSION}/init", "session.init", initialize, takes=InitInput, session_directory="required"
+    ),
 )
 
 
@@ -224,10 +240,19 @@ async def shell(call: DirectoryCall) -> MessageWithParts:
 
 COMMAND_ROUTES = (
     route("GET", "/command", "command.list", list_commands),
-    route("POST", f"{SESSION}/command", "session.command", command, takes=CommandInput, home="needs"),
+    route(
+        "POST",
+        f"{SESSION}/command",
+        "session.command",
+        command,
+        takes=CommandInput,
+        session_directory="required",
+    ),
 )
 
-SHELL_ROUTES = (route("POST", f"{SESSION}/shell", "session.shell", shell, takes=ShellInput, home="needs"),)
+SHELL_ROUTES = (
+    route("POST", f"{SESSION}/shell", "session.shell", shell, takes=ShellInput, session_directory="required"),
+)
 
 
 class RevertInput(Wire, frozen=True, kw_only=True):
@@ -247,6 +272,8 @@ async def unrevert(call: DirectoryCall) -> SessionInfo:
 
 
 UNDO_ROUTES = (
-    route("POST", f"{SESSION}/revert", "session.revert", revert, takes=RevertInput, home="needs"),
-    route("POST", f"{SESSION}/unrevert", "session.unrevert", unrevert, home="needs"),
+    route(
+        "POST", f"{SESSION}/revert", "session.revert", revert, takes=RevertInput, session_directory="required"
+    ),
+    route("POST", f"{SESSION}/unrevert", "session.unrevert", unrevert, session_directory="required"),
 )

@@ -119,7 +119,7 @@ ROUTES = (
         "permission.respond",
         respond_permission,
         takes=ResponseInput,
-        home="needs",
+        session_directory="required",
     ),
     route("GET", "/question", "question.list", list_questions),
     route("POST", f"{QUESTION}/reply", "question.reply", reply_question, takes=AnswersInput),

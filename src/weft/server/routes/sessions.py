@@ -146,10 +146,18 @@ ROUTES = (
     route("PATCH", SESSION, "session.update", update_session, takes=SessionUpdateInput),
     route("GET", f"{SESSION}/children", "session.children", list_children),
     route("GET", f"{SESSION}/todo", "session.todo", list_todos),
-    route("GET", f"{SESSION}/diff", "session.diff", list_diff, query=DiffQuery, home="wants"),
-    route("POST", f"{SESSION}/share", "session.share", share_session, home="needs"),
+    route(
+        "GET", f"{SESSION}/diff", "session.diff", list_diff, query=DiffQuery, session_directory="preferred"
+    ),
+    route("POST", f"{SESSION}/share", "session.share", share_session, session_directory="required"),
     route("DELETE", f"{SESSION}/share", "session.unshare", unshare_session),
     route(
-        "POST", f"{SESSION}/fork", "session.fork", fork_session, takes=ForkInput, optional=True, home="needs"
+        "POST",
+        f"{SESSION}/fork",
+        "session.fork",
+        fork_session,
+        takes=ForkInput,
+        optional=True,
+        session_directory="required",
     ),
 )

@@ -123,7 +123,7 @@ ROUTES = (
         share_session,
         takes=ShareInput,
         optional=True,
-        home="needs",
+        session_directory="required",
     ),
     route(
         "DELETE",
@@ -139,7 +139,7 @@ ROUTES = (
         preview_share,
         takes=ShareInput,
         optional=True,
-        home="wants",
+        session_directory="preferred",
     ),
 )
 SHARE_ROUTES = (
@@ -151,7 +151,7 @@ SHARE_ROUTES = (
         path=SHARE_PATH,
         name="share.page",
         about="Show a shared session as a page. The address is enough; no password",
-        gives=str,
+        returns=str,
         media="text/html",
     ),
     HttpOperation(
@@ -159,7 +159,7 @@ SHARE_ROUTES = (
         path=f"{SHARE_PATH}/data",
         name="share.data",
         about="Return a shared session in the export format. No password",
-        gives=dict[str, Any],
+        returns=dict[str, Any],
         media=JSON,
     ),
     HttpOperation(
@@ -167,7 +167,7 @@ SHARE_ROUTES = (
         path=f"{SHARE_PATH}/live",
         name="share.live",
         about="Stream a notice when a share changes and when it ends. No password",
-        gives=str,
+        returns=str,
         media="text/event-stream",
     ),
 )

@@ -125,6 +125,6 @@ ROUTES = (
     route("POST", "/tui/show-toast", "tui.showToast", show_toast, takes=TuiToastShown),
     route("POST", "/tui/publish", "tui.publish", publish, takes=Published),
     route("POST", "/tui/select-session", "tui.selectSession", select_session, takes=TuiSessionSelected),
-    route("GET", "/tui/control/next", "tui.control.next", next_request, gives=TuiRequest),
+    route("GET", "/tui/control/next", "tui.control.next", next_request, returns=TuiRequest),
     route("POST", "/tui/control/response", "tui.control.response", answer_request, takes=Any, optional=True),
 )

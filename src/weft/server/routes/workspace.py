@@ -162,7 +162,7 @@ async def list_damage(call: DirectoryCall) -> list[Damage]:
 
 
 async def list_findings(call: DirectoryCall) -> list[DoctorFinding]:
-    """Examine machine, configuration and store, and list what is wrong with its cure. This reads every document."""
+    """Examine machine, configuration and store, and list each problem with its repair. This reads every document."""
     return await call.api.workspace.list_findings()
 
 
@@ -198,8 +198,8 @@ async def revoke_trust(call: DirectoryCall) -> TrustReport:
 
 
 OWN_ROUTES = (
-    route("GET", "/weft/damage", "weft.damage", list_damage, gives=list[Damage]),
-    route("GET", "/weft/doctor", "weft.doctor", list_findings, gives=list[DoctorFinding]),
+    route("GET", "/weft/damage", "weft.damage", list_damage, returns=list[Damage]),
+    route("GET", "/weft/doctor", "weft.doctor", list_findings, returns=list[DoctorFinding]),
     route("GET", "/weft/storage", "weft.storage", measure_storage),
     route("GET", "/weft/trust", "weft.trust.get", get_trust),
     route("DELETE", "/weft/trust", "weft.trust.revoke", revoke_trust),

@@ -16,7 +16,7 @@ from weft.model.event import (
     SessionDeleted,
 )
 from weft.model.ids import MessageID, SessionID
-from weft.model.message import MessageWithParts, message_sort_key
+from weft.model.message import MessageWithParts, replace_messages
 from weft.model.part import AnyPart
 from weft.store.files.layout import session_lock
 from weft.store.files.messages import NOT_LISTED, CachedMessage, MessageReader
@@ -54,17 +54,8 @@ class CachedSession:
 
     def arrange(self, changed: set[str]) -> None:
         """Sort the changed messages into the list."""
-        stayed = [message for message in self.messages if message.info.id not in changed]
-        came = [self.entries[id].message for id in changed if id in self.entries]
-        came.sort(key=_order)
-        if stayed and came and _order(came[0]) < _order(stayed[-1]):
-            self.messages = sorted([*stayed, *came], key=_order)
-        else:
-            self.messages = [*stayed, *came]
-
-
-def _order(message: MessageWithParts) -> tuple[int, int, str]:
-    return message_sort_key(message.info)
+        new = [self.entries[id].message for id in changed if id in self.entries]
+        self.messages = replace_messages(self.messages, changed, new)
 
 
 class MessageCache:

@@ -138,13 +138,17 @@ class ChainFiles:
         return [entry.path]
 
     def to_append(self, entry: PlannedEntry) -> ChainAppend:
-        """Return an entry as a write-ahead note has it."""
+        """Return an entry in the form that a write-ahead note stores."""
         head = encode_head(entry.after).decode()
         return ChainAppend(self._layout.relative(entry.path), entry.at, entry.line.decode("ascii"), head)
 
     def take_back(self, entry: PlannedEntry) -> None:
         """Remove an entry whose documents could not be written."""
         drop_entry(self._layout, self._disk, self.to_append(entry))
+
+    def forget(self, session: SessionID) -> None:
+        """Forget the chain of a session that was removed."""
+        self._known.pop(session, None)
 
     def _find_known(self, session: SessionID, path: str) -> _Known | None:
         known = self._known.get(session)

@@ -3,7 +3,7 @@
 import errno
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -218,6 +218,16 @@ class Documents:
             with suppress(DocumentError):
                 return decode(read_bytes(path, limit=LIMIT), kind, where=path)
         return decode(read_bytes(path, limit=LIMIT), kind, where=path)
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Drop from the cache what is no longer at these paths: documents, or directories with all documents in them."""
+        gone = set(paths)
+        directories = {path for path in gone if not path.endswith(SUFFIX)}
+        with self._lock:
+            if directories:
+                gone |= {path for path in self._values if os.path.dirname(path) in directories}
+            for path in gone:
+                self._forget(path)
 
     def _forget(self, path: str) -> None:
         known = self._values.pop(path, None)

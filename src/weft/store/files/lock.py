@@ -253,7 +253,7 @@ class Lease:
             disk.prepare(f"{self._owner}~", owner.encode())
             disk.move(f"{self._owner}~", self._owner)
             if is_abandoned:
-                # Its holder died. What it wrote may not have reached the disk, and whatever follows relies on it.
+                # Its holder died. Its last writes may not be flushed yet, and later ones rely on them.
                 disk.flush_all()
         except OSError:
             self._held.close()
@@ -276,6 +276,10 @@ class Lease:
             if read_bytes(self._path, limit=OWNER_LIMIT) == _encode_generation(self.token):
                 self._disk.remove(self._owner)
                 self._disk.remove(self._path)
+        self._held.close()
+
+    def abandon(self) -> None:
+        """Release the lease and leave its files, so that the next process that takes it treats us as dead."""
         self._held.close()
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a list of sessions reads no message
 class FileReader(Tree):
     """The tree with its messages, its trash, its leases and its index. Their modules are loaded when they are first needed.
 
-    The index and other caches are below the directory `cache`. `warn` is told if the index cannot be used. With `writes`, the order
+    The index and other caches are below the directory `cache`. `warn` is called if the index cannot be used. With `writes`, the order
     of sessions is written into the tree.
     """
 

@@ -133,28 +133,28 @@ class SessionIndex:
 
     def update(self, changed: Mapping[SessionID, Collection[MessageID]]) -> None:
         """Update these messages in the index. A change that cannot be added is noticed by its stamp at the next search."""
-        for session, messages in changed.items():
-            with suppress(IndexFailedError, OSError):
-                self._update(session, set(messages))
+        with suppress(IndexFailedError), open_for_writing(*self.file) as database:
+            for session, messages in changed.items():
+                with suppress(OSError):
+                    self._update(database, session, set(messages))
 
-    def _update(self, id: SessionID, messages: set[MessageID]) -> None:
+    def _update(self, database: IndexDatabase, id: SessionID, messages: set[MessageID]) -> None:
         """Update these messages of a session, and add others that are missing.
 
         If a long session is missing, add only some messages: this must be fast, and the next search indexes the rest.
         """
-        file, project = self.file, self._source.find_project(id)
-        with open_for_writing(*file) as database:
-            for key in list_keys(database, id):
-                if key[0] != project:
-                    drop_session(database, key)
-            if project is None:
-                return
-            stored, indexed = self._source.list_ids(id), list_messages(database, (project, id))
-            selected = [*(stored & messages), *(stored - indexed - messages)]
-            stamped = self._source.read_some((project, id), selected[:MAX_UPDATED_MESSAGES])
-            if stamped is not None:
-                stamp = stamped.stamp if len(selected) <= MAX_UPDATED_MESSAGES else UNKNOWN_STAMP
-                update_session(database, stamped._replace(stamp=stamp), removed=indexed - stored)
+        project = self._source.find_project(id)
+        for key in list_keys(database, id):
+            if key[0] != project:
+                drop_session(database, key)
+        if project is None:
+            return
+        stored, indexed = self._source.list_ids(id), list_messages(database, (project, id))
+        selected = [*(stored & messages), *(stored - indexed - messages)]
+        stamped = self._source.read_some((project, id), selected[:MAX_UPDATED_MESSAGES])
+        if stamped is not None:
+            stamp = stamped.stamp if len(selected) <= MAX_UPDATED_MESSAGES else UNKNOWN_STAMP
+            update_session(database, stamped._replace(stamp=stamp), removed=indexed - stored)
 
     def _query(self, query: Callable[[IndexDatabase], T], progress: IndexProgress) -> T:
         failed: IndexFailedError | None = None

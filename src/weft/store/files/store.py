@@ -30,7 +30,7 @@ from weft.store.files.batch import Batch, WritePlan, lock_of, must_flush
 from weft.store.files.cache import MessageCache
 from weft.store.files.chain import read_chain_lines
 from weft.store.files.creation_order import CreationOrder
-from weft.store.files.layout import session_lock, value_lock
+from weft.store.files.layout import SUFFIX, session_lock, value_lock
 from weft.store.files.lock import (
     Lease,
     SessionLocks,
@@ -108,9 +108,13 @@ class FileStore:
         await self._in_thread(lambda: self._apply(events, leases))
 
     async def edit(
-        self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
+        self,
+        session: SessionID,
+        editor: SessionEditor,
+        *events: Durable,
+        leases: Sequence[LeaseToken] = NO_LEASES,
     ) -> SessionInfo:
-        return await self._in_thread(lambda: self._edit(session, editor, leases))
+        return await self._in_thread(lambda: self._edit(session, editor, events, leases))
 
     async def list_projects(self) -> list[Project]:
         return await self._in_thread(self._tree.list_projects)
@@ -161,8 +165,7 @@ class FileStore:
         return await self._in_thread(lambda: self._take_out(bundle, self._trash.plan_restore))
 
     async def purge(self, bundle: str) -> None:
-        trashed = await self._in_thread(lambda: self._take_out(bundle, self._trash.plan_purge))
-        await self._in_thread(lambda: self._drop_locks(session.id for session in trashed.sessions))
+        await self._in_thread(lambda: self._take_out(bundle, self._trash.plan_purge))
 
     async def read_bundle(self, bundle: str) -> list[SessionExport]:
         return await self._in_thread(lambda: self._trash.read(bundle))
@@ -244,14 +247,14 @@ class FileStore:
             self._check_leases(leases)
             with self._cache.writing(events):
                 self._write(events, held, flush=any(must_flush(event) for event in events))
-            self._drop_locks(event.info.id for event in events if isinstance(event, SessionDeleted))
+            self._forget_removed(event.info.id for event in events if isinstance(event, SessionDeleted))
 
     def _discard(self, sessions: Sequence[SessionID], at: int) -> TrashBundle:
         with self._locks.writing(session_lock(id) for id in sessions) as held:
             found = tuple(self._get_session(id) for id in sessions)
             trashed = TrashBundle(id=make_bundle_name(at, sessions[0]), time=at, sessions=found)
-            self._writer.write(self._trash.plan_discard(trashed), held, flush=True)
-            self._drop_locks(sessions)
+            self._carry_out(self._trash.plan_discard(trashed), held, flush=True)
+            self._forget_removed(sessions)
         for id in sessions:
             self._cache.forget(id)
         return trashed
@@ -261,34 +264,54 @@ class FileStore:
         sessions = self._trash.get(bundle).sessions
         with self._locks.writing(session_lock(session.id) for session in sessions) as held:
             trashed = self._trash.get(bundle)
-            self._writer.write(plan(trashed), held, flush=True)
+            self._carry_out(plan(trashed), held, flush=True)
+            # A session that was restored, or created again with the same id, keeps its lock.
+            self._forget_removed(session.id for session in sessions if self._tree.is_gone(session.id))
         for session in sessions:
             self._cache.forget(session.id)
         return trashed
 
-    def _drop_locks(self, sessions: Iterable[SessionID]) -> None:
-        """Remove the lock files of deleted sessions. This comes last, because it lets other writers in."""
+    def _forget_removed(self, sessions: Iterable[SessionID]) -> None:
+        """Forget the chains of deleted sessions, and remove their lock files. The caller holds the locks, and has written
+        everything: others can take the locks from now on."""
         for id in sessions:
+            self._writer.forget_chain(id)
             with suppress(OSError):
                 self._disk.remove(self._tree.layout.lock(session_lock(id)))
 
     def _leave(self, lease: Lease) -> None:
-        """Release a lease. The next holder may be another process, which cannot know what is not flushed yet."""
+        """Release a lease. The next holder may be another process, which cannot know what is not flushed yet.
+
+        If the disk refuses to flush it, the lease stays as if we had died: then the next holder flushes everything.
+        """
         lock = session_lock(lease.token.session)
         if self._writer.has_unflushed(lock):
-            with suppress(OSError), self._locks.writing([lock]) as held:
-                self._writer.flush_locks(held)
+            try:
+                with self._locks.writing([lock]) as held:
+                    self._writer.flush_locks(held)
+            except OSError:
+                lease.abandon()
+                return
         lease.leave()
 
     def _check_leases(self, leases: Sequence[LeaseToken]) -> None:
         for token in leases:
             check_lease(self._tree.layout, token)
 
-    def _edit(self, id: SessionID, editor: SessionEditor, leases: Sequence[LeaseToken]) -> SessionInfo:
+    def _edit(
+        self,
+        id: SessionID,
+        editor: SessionEditor,
+        events: tuple[Durable, ...],
+        leases: Sequence[LeaseToken],
+    ) -> SessionInfo:
         with self._locks.writing([session_lock(id)]) as held:
             self._check_leases(leases)
-            edited = editor(self._get_session(id))
-            self._write([SessionUpdated(info=edited)], held, flush=True)
+            stored = self._get_session(id)
+            edited = editor(stored)
+            if events or edited != stored:
+                with self._cache.writing(events):
+                    self._write([*events, SessionUpdated(info=edited)], held, flush=True)
         return edited
 
     def _write(
@@ -296,7 +319,14 @@ class FileStore:
     ) -> None:
         batch = Batch(self._tree, self._messages)
         batch.feed(events)
-        self._writer.write(batch.plan(), held, flush=flush)
+        self._carry_out(batch.plan(), held, flush=flush)
+
+    def _carry_out(self, plan: WritePlan, held: tuple[str, ...], *, flush: bool) -> None:
+        """Write a plan, and drop from the cache what it removes: nobody asks for that again."""
+        self._writer.write(plan, held, flush=flush)
+        removed = (*plan.clears, *plan.moves, *(path for path in plan.drops if path.endswith(SUFFIX)))
+        if removed:
+            self._tree.documents.forget(removed)
 
     def _put_value(self, key: Key, value: Any) -> None:
         path = self._tree.layout.value_path(key)  # checks the key before a lock file is created for it

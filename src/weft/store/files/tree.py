@@ -12,7 +12,6 @@ from weft.host.files import Stamp, is_settled, stamp_of
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
-from weft.model.part import AnyPart
 from weft.model.project import Project
 from weft.model.session import SessionInfo, Todo, newest_sort_key
 from weft.store.files.documents import Documents
@@ -28,6 +27,7 @@ class Tree:
     def __init__(self, root: str, *, cache_bytes: int = 0) -> None:
         self.layout = Layout(root)
         self.documents = Documents(cache_bytes=cache_bytes)
+        self._names: dict[str, tuple[Stamp, list[str]]] = {}  # of sessions, by directory
 
     def format(self) -> int:
         """Return the number in the file `migration`, 0 if there is none.
@@ -184,9 +184,26 @@ class Tree:
 
     def _sessions_of(self, project: ProjectID, prefix: str = "") -> list[SessionInfo]:
         directory = self.layout.sessions(project)
-        names = [name for name in self.documents.list_names(directory) if name.startswith(prefix)]
+        names = self._list_session_names(directory)
+        if prefix:
+            names = [name for name in names if name.startswith(prefix)]
         found = self.documents.find_all(directory, names, SessionInfo)
         return [_place(session, project, SessionID(name)) for name, session in found]
+
+    def _list_session_names(self, directory: str) -> list[str]:
+        """Return the names of the documents in a directory, which stay the same as long as its stamp does."""
+        try:
+            status = os.stat(directory)
+        except OSError:
+            return self.documents.list_names(directory)
+        stamp, known = stamp_of(status), self._names.get(directory)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        names, others = self.documents.scan(directory)
+        # A file that is not a document is a problem, and has to be reported each time.
+        if is_settled(status) and not others:
+            self._names[directory] = stamp, names
+        return names
 
     def _session(self, directory: str, project: ProjectID, id: SessionID) -> SessionInfo | None:
         session = self.documents.find(f"{directory}/{id}{SUFFIX}", SessionInfo)
@@ -255,6 +272,8 @@ def list_part_owners(tree: Tree, sessions: Collection[SessionID]) -> list[Messag
 
 
 def _find_owner(tree: Tree, message: str) -> SessionID | None:
+    from weft.model.part import AnyPart  # noqa: PLC0415  listing sessions must not load types that it does not use
+
     directory = tree.layout.parts(MessageID(message))
     for name in tree.documents.list_names(directory):
         part: AnyPart | None = tree.documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)

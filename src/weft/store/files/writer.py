@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from weft.host.files import Disk, read_file
 from weft.host.now import now as read_clock
+from weft.model.ids import SessionID
 from weft.store.files.batch import GrowthAppend, WritePlan
 from weft.store.files.chain import ChainAppend, ChainFiles, PlannedEntry
 from weft.store.files.creation_order import is_reordered, note_changes
@@ -53,6 +54,10 @@ class BatchWriter:
             self.flush_locks(locks)
         self._tidy(plan)
 
+    def forget_chain(self, session: SessionID) -> None:
+        """Forget what is known of the chain of a session that was removed."""
+        self._chains.forget(session)
+
     def has_unflushed(self, lock: str) -> bool:
         return bool(self._unflushed.get(lock))
 
@@ -97,9 +102,7 @@ class BatchWriter:
             if note is not None:
                 self._locks.forget(note)
                 if flush:
-                    # Or a power cut brings back what was reported as failed.
-                    with suppress(OSError):
-                        self._disk.flush(self._layout.notes)
+                    self._flush_taken_back()
             self._remove(asides)
             raise
         if note is not None:
@@ -116,7 +119,7 @@ class BatchWriter:
                 self._chains.take_back(entry)
 
     def _list_reordered(self, plan: WritePlan) -> list[str]:
-        """Return the documents that the order of sessions is wrong about afterwards."""
+        """Return the documents whose entries in the creation order are wrong after this write."""
         relative, sessions = self._layout.relative, f"{self._layout.collection('session')}/"
         replaced = [
             path
@@ -191,6 +194,8 @@ class BatchWriter:
                 self._disk.flush(self._layout.notes)
         except OSError:
             self._take_back_note((first, *others))
+            if flush:
+                self._flush_taken_back()
             raise
         return note
 
@@ -201,6 +206,11 @@ class BatchWriter:
                 self._disk.remove(path)
         except OSError as error:
             raise RollbackFailedError(*error.args) from error
+
+    def _flush_taken_back(self) -> None:
+        """Flush that a note is gone. Otherwise a power cut brings back what was reported as failed."""
+        with suppress(OSError):
+            self._disk.flush(self._layout.notes)
 
     def _apply_all(
         self, steps: list[RenameStep], before: dict[str, bytes | None], *, flush: bool, flushed: set[str]
@@ -228,12 +238,15 @@ class BatchWriter:
 
     def _roll_back_step(self, step: RenameStep, before: dict[str, bytes | None]) -> None:
         source, target = self._layout.absolute(step.source), self._layout.absolute(step.target)
+        old = before.get(target) if step.way == "in" else None
+        if old is not None:
+            # Before anything is moved, so that a full disk leaves a document at its place. And flushed, because a power cut after the
+            # rename would leave an empty file where the document was on the disk itself.
+            self._disk.prepare(f"{source}.old", old, flush=True)
         if step.way != "in":
             self._disk.prune(source)
         self._disk.move(target, source)
-        old = before.get(target) if step.way == "in" else None
         if old is not None:
-            self._disk.prepare(f"{source}.old", old)
             self._disk.move(f"{source}.old", target)
 
     def _flush(self, paths: Iterable[str]) -> None:

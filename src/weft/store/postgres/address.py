@@ -14,6 +14,7 @@ DEFAULT_PORT = 5432
 # than this loses its runs. Leases are renewed several times in this period (`lease.py`), nodes send a heartbeat every second
 # (`cluster/node.py`). The default is also in docs/guides/stores-postgres.md and docs/guides/cluster.md.
 LEASE_SECONDS = 15.0
+# How long a statement is repeated while the server cannot be reached, unless the URL says otherwise.
 RETRY_SECONDS = 10.0
 POOL_SIZE = 10
 MAX_POOL_SIZE = 1000
@@ -27,8 +28,9 @@ class PostgresAddress(NamedTuple):
     """Where a store is, and how to use it. `place` names it for people, and has neither user nor password.
 
     `dsn` is for the driver, `secrets` are the passwords in it, in every spelling. A lease runs out after `lease_seconds` without
-    a heartbeat. What a lost connection interrupted is repeated for `retry_seconds`. `pooled` says that a pooler such as pgbouncer shares connections between transactions; None
-    means that the store finds out. `direct` is the DSN of the server behind the pooler, for the connection that listens.
+    a heartbeat. A statement that a lost connection interrupted is repeated for `retry_seconds`. `pooled` says that a pooler such as
+    pgbouncer shares connections between transactions; None means that the store finds out. `direct` is the DSN of the server
+    behind the pooler, for the connection that listens.
     """
 
     dsn: str

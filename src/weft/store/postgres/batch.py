@@ -28,12 +28,12 @@ from weft.store.chain import collect_changes, encode_documents, encode_entry
 from weft.store.lease import LeaseToken
 from weft.store.rows import (
     MAX_INTEGER,
-    MessageRow,
-    RowMaker,
     SessionRow,
     to_ascii,
     to_bytes,
     to_integer,
+    to_message_columns,
+    to_part_columns,
     to_session_row,
 )
 
@@ -151,8 +151,9 @@ class RowBatch:
         `revision` is the new one of every row. `expected` is what the only session of the batch must have.
         """
         # Rows are sorted, so that two writers lock them in the same order.
-        maker = RowMaker()
-        parts = [maker.make_part_row(*self._parts[key]) for key in sorted(self._parts)]
+        found_messages = [self._messages[key] for key in sorted(self._messages)]
+        found_parts = [self._parts[key] for key in sorted(self._parts)]
+        parts = to_part_columns([part for part, _ in found_parts], [document for _, document in found_parts])
         projects = [
             (id, to_integer(self._projects[id][0].time.created), self._projects[id][1])
             for id in sorted(self._projects)
@@ -171,13 +172,10 @@ class RowBatch:
                 len(SessionRow._fields),
             ),
             *_to_columns(details, 3),
-            *_to_columns(
-                [maker.make_message_row(*self._messages[key]) for key in sorted(self._messages)],
-                len(MessageRow._fields),
+            *to_message_columns(
+                [message for message, _ in found_messages], [document for _, document in found_messages]
             ),
-            *_to_columns(
-                [(row.session, row.message, row.id, row.length is not None, row.document) for row in parts], 5
-            ),
+            *parts._replace(lengths=[length is not None for length in parts.lengths]),
             *_to_columns(self._growth, len(_GrowthRow._fields)),
             *_to_columns(sorted(self._dirty), 2),
             *_to_columns(

@@ -1,15 +1,19 @@
-"""Nodes and their inbox in Postgres. Each method is one statement; the functions are in `schema/0003_cluster.sql`."""
+"""Nodes and their inbox in Postgres. Each method is one statement; the functions are in `schema/0003_cluster.sql`, and those
+that know of owners and of waiting in `schema/0006_shared_principals.sql`."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Final
 
 from weft.api.cluster import ClusterStatus, LeaseStatus, NodeStatus
+from weft.errors import NewerFormatError
 from weft.model.ids import MessageID, SessionID
 from weft.model.wire import encode
-from weft.store.cluster import Delivery, DeliveryState, NewDelivery, NodeRecord
+from weft.store.cluster import AbandonedSession, Delivery, DeliveryState, NewDelivery, NodeRecord
 from weft.store.postgres.connection import Database
 from weft.store.postgres.event_log import PostgresLog
-from weft.store.rows import to_ascii, to_bytes
+from weft.store.postgres.migration import get_newest_version
+from weft.store.rows import to_ascii, to_bytes, to_text
 
 # What nodes tell each other through the log. These events have no directory.
 STORED: Final = "weft.delivery.stored"
@@ -20,20 +24,27 @@ RANDOM_BITS: Final = 62
 JOIN = """WITH gone AS (DELETE FROM {schema}.node WHERE owner = $2 AND id <> $1)
 INSERT INTO {schema}.node (id, owner, name, url, version, roots, lease_seconds) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (id) DO UPDATE SET heartbeat = clock_timestamp(), roots = excluded.roots"""
-BEAT = "UPDATE {schema}.node SET heartbeat = clock_timestamp() WHERE id = $1 RETURNING draining"
-LEAVE = """WITH released AS (UPDATE {schema}.delivery SET taker = NULL WHERE taker = $1 AND done IS NULL)
+BEAT = """UPDATE {schema}.node SET heartbeat = clock_timestamp() WHERE id = $1
+RETURNING draining, (SELECT needs FROM {schema}.weft_store)"""
+# A lease that could not be given back would look like that of a process which is no node, and callers would be refused.
+LEAVE = """WITH released AS (UPDATE {schema}.delivery SET taker = NULL WHERE taker = $1 AND done IS NULL),
+ended AS (UPDATE {schema}.lease SET till = clock_timestamp() FROM {schema}.node
+    WHERE node.id = $1 AND lease.owner = node.owner AND lease.till > clock_timestamp())
 DELETE FROM {schema}.node WHERE id = $1"""
 DRAIN = """UPDATE {schema}.node SET draining = true WHERE (id = $1 OR name = $1) AND {schema}.is_alive(node)
 RETURNING id"""
 PUT = "SELECT {schema}.put_delivery($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 TAKE = "SELECT * FROM {schema}.take_deliveries($1, $2)"
-SELECT_TAKEN = """SELECT number, key, session, directory, kind, repeatable, body, takes, outcome FROM {schema}.delivery
+SELECT_TAKEN = """SELECT number, key, session, directory, kind, repeatable, body, takes, outcome, owner FROM {schema}.delivery
 WHERE taker = $1 AND done IS NULL"""
 FINISH = "SELECT {schema}.finish_delivery($1, $2, $3, $4, $5, $6, $7)"
 GIVE_BACK = (
     "UPDATE {schema}.delivery SET taker = NULL WHERE taker = $1 AND number = ANY ($2) AND done IS NULL"
 )
 WITHDRAW = "DELETE FROM {schema}.delivery WHERE key = $1 AND taker IS NULL AND done IS NULL RETURNING true"
+WITHDRAW_ALL = "SELECT {schema}.withdraw_deliveries($1, $2, $3, $4)"
+SELECT_BEGUN = """SELECT true FROM {schema}.delivery WHERE session = $1 AND done IS NULL
+AND EXISTS (SELECT FROM {schema}.node WHERE id = taker AND {schema}.is_alive(node)) LIMIT 1"""
 SELECT_STATE = """SELECT outcome, EXISTS (SELECT FROM {schema}.node WHERE id = taker AND {schema}.is_alive(node))
 FROM {schema}.delivery WHERE key = $1"""
 SELECT_ELSEWHERE = """SELECT true FROM {schema}.lease WHERE session = $1 AND till >= clock_timestamp()
@@ -41,13 +52,16 @@ AND NOT EXISTS (SELECT FROM {schema}.node WHERE node.owner = lease.owner)"""
 SELECT_RUNNING = """SELECT lease.session, lease.owner FROM {schema}.lease JOIN {schema}.session ON session.id = lease.session
 WHERE till >= clock_timestamp() AND session.directory = $1"""
 SELECT_WAITING = """SELECT DISTINCT session FROM {schema}.delivery
-WHERE done IS NULL AND directory = $1
-AND NOT EXISTS (SELECT FROM {schema}.node WHERE id = taker AND {schema}.is_alive(node))
-AND NOT EXISTS (SELECT FROM {schema}.lease WHERE lease.session = delivery.session AND till >= clock_timestamp())
-AND NOT EXISTS (SELECT FROM {schema}.node WHERE NOT draining AND {schema}.is_alive(node) AND {schema}.serves(node, $1))
-ORDER BY session"""
-SELECT_ABANDONED = """SELECT lease.session, session.directory
+WHERE done IS NULL AND directory = $1 AND {schema}.is_waiting(delivery) ORDER BY session"""
+SELECT_UNTOLD = """SELECT DISTINCT session, directory FROM {schema}.delivery
+WHERE done IS NULL AND wait_told IS DISTINCT FROM true AND kind = ANY ($1) AND {schema}.is_waiting(delivery) ORDER BY session"""
+SELECT_ORPHANED = """SELECT DISTINCT session FROM {schema}.delivery
+WHERE done IS NULL AND kind = ANY ($1) AND NOT EXISTS (SELECT FROM {schema}.session WHERE session.id = delivery.session)
+AND {schema}.is_waiting(delivery) ORDER BY session"""
+TELL_WAITING = "SELECT {schema}.tell_waiting($1, $2)"
+SELECT_ABANDONED = """SELECT lease.session, session.directory, coalesce(session_owner.owner, '')
 FROM {schema}.lease JOIN {schema}.session ON session.id = lease.session
+LEFT JOIN {schema}.session_owner ON session_owner.session = lease.session
 WHERE till < clock_timestamp()
 AND NOT EXISTS (SELECT FROM {schema}.delivery WHERE delivery.session = lease.session AND done IS NULL)"""
 SELECT_SUCCESSOR = """SELECT true FROM {schema}.node
@@ -95,8 +109,14 @@ class PostgresCluster:
         )
 
     async def beat(self, node: str) -> bool | None:
-        draining: bool | None = await self._database.fetch_value(BEAT, node)
-        return draining
+        rows = await self._database.fetch(BEAT, node, urgent=True)
+        if not rows:
+            return None
+        ((draining, needs),) = rows
+        known = get_newest_version()
+        if needs > known:
+            raise NewerFormatError(self._database.address.place, needs, known)
+        return bool(draining)
 
     async def leave(self, node: str) -> None:
         await self._database.fetch(LEAVE, node)
@@ -125,7 +145,7 @@ class PostgresCluster:
             rows = await self._database.fetch(SELECT_TAKEN, node)
         self._may_have_more = False
         taken = [
-            Delivery(number, key, SessionID(session), directory.decode("utf-8", "surrogatepass"), *rest)
+            Delivery(number, key, SessionID(session), to_text(directory), *rest)
             for number, key, session, directory, *rest in rows
         ]
         return sorted(taken)
@@ -148,24 +168,49 @@ class PostgresCluster:
     async def withdraw(self, key: str) -> bool:
         return bool(await self._database.fetch_value(WITHDRAW, key))
 
+    async def withdraw_all(
+        self, session: SessionID, *, kinds: Sequence[str] = (), keys: Sequence[str] = (), outcome: bytes
+    ) -> bool:
+        result = await self._database.send(WITHDRAW_ALL, to_ascii(session), list(kinds), list(keys), outcome)
+        self._log.note_appended()
+        return bool(result.rows[0][0]) or result.repeated
+
+    async def is_begun(self, session: SessionID) -> bool:
+        return bool(await self._database.fetch_value(SELECT_BEGUN, to_ascii(session)))
+
     async def find_state(self, key: str) -> DeliveryState | None:
         rows = await self._database.fetch(SELECT_STATE, key)
         return DeliveryState(*rows[0]) if rows else None
 
-    async def is_run_elsewhere(self, session: SessionID) -> bool:
+    async def is_run_outside(self, session: SessionID) -> bool:
         return bool(await self._database.fetch_value(SELECT_ELSEWHERE, to_ascii(session)))
 
     async def list_running(self, directory: str) -> dict[SessionID, str]:
         rows = await self._database.fetch(SELECT_RUNNING, to_bytes(directory))
-        return {SessionID(session): owner.decode("utf-8", "surrogatepass") for session, owner in rows}
+        return {SessionID(session): to_text(owner) for session, owner in rows}
 
     async def list_waiting(self, directory: str) -> list[SessionID]:
         rows = await self._database.fetch(SELECT_WAITING, to_bytes(directory))
         return [SessionID(session) for (session,) in rows]
 
-    async def list_abandoned(self) -> dict[SessionID, str]:
+    async def list_untold(self, kinds: Sequence[str]) -> dict[SessionID, str]:
+        rows = await self._database.fetch(SELECT_UNTOLD, list(kinds))
+        return {SessionID(session): to_text(directory) for session, directory in rows}
+
+    async def tell_waiting(self, session: SessionID, event: bytes) -> bool:
+        told = bool(await self._database.fetch_value(TELL_WAITING, to_ascii(session), event))
+        self._log.note_appended()
+        return told
+
+    async def list_orphaned(self, kinds: Sequence[str]) -> list[SessionID]:
+        return [SessionID(session) for (session,) in await self._database.fetch(SELECT_ORPHANED, list(kinds))]
+
+    async def list_abandoned(self) -> list[AbandonedSession]:
         rows = await self._database.fetch(SELECT_ABANDONED)
-        return {SessionID(session): directory.decode("utf-8", "surrogatepass") for session, directory in rows}
+        return [
+            AbandonedSession(SessionID(session), to_text(directory), owner)
+            for session, directory, owner in rows
+        ]
 
     async def can_hand_over(self, node: str, directory: str) -> bool:
         return bool(await self._database.fetch_value(SELECT_SUCCESSOR, node, to_bytes(directory)))
@@ -184,7 +229,7 @@ class PostgresCluster:
                     name=name,
                     url=url,
                     version=version,
-                    roots=tuple(root.decode("utf-8", "surrogatepass") for root in roots),
+                    roots=tuple(to_text(root) for root in roots),
                     alive=alive,
                     draining=draining,
                     seconds=round(seconds, 3),
@@ -195,7 +240,7 @@ class PostgresCluster:
             leases=tuple(
                 LeaseStatus(
                     session=SessionID(session),
-                    owner=owner.decode("utf-8", "surrogatepass"),
+                    owner=to_text(owner),
                     age=round(age, 3),
                     left=round(left, 3),
                 )

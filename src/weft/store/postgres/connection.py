@@ -6,7 +6,7 @@ No statement relies on the state of a session, so a pooler such as pgbouncer may
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from weft.errors import ClosedError, ConflictError, InvalidInputError, MissingPackageError, StoreError
@@ -21,6 +21,8 @@ CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
 STATEMENT_CACHE_SIZE = 100
+# So many connections of the pool are kept for urgent statements, if it has more than these.
+URGENT_CONNECTIONS = 2
 FIRST_DELAY_SECONDS = 0.02
 MAX_DELAY_SECONDS = 1.0
 
@@ -82,6 +84,7 @@ class Database:
         self._driver = driver
         self._clock = clock
         self._pool: Any = None
+        self._turns = asyncio.Semaphore(max(1, address.pool_size - URGENT_CONNECTIONS))
         self.hears_notifications = True
         self._statements: dict[str, str] = {}
         self._settings = ""
@@ -119,19 +122,20 @@ class Database:
         except (TimeoutError, *self._lost_errors):
             opened.terminate()
 
-    async def fetch(self, sql: str, *values: Any) -> list[Any]:
+    async def fetch(self, sql: str, *values: Any, urgent: bool = False) -> list[Any]:
         """Send a statement that may be repeated, and return its rows."""
-        return (await self.send(sql, *values)).rows
+        return (await self.send(sql, *values, urgent=urgent)).rows
 
-    async def fetch_value(self, sql: str, *values: Any) -> Any:
+    async def fetch_value(self, sql: str, *values: Any, urgent: bool = False) -> Any:
         """Return the first value of the first row, None if there is no row."""
-        rows = await self.fetch(sql, *values)
+        rows = await self.fetch(sql, *values, urgent=urgent)
         return rows[0][0] if rows else None
 
-    async def send(self, sql: str, *values: Any) -> StatementResult:
+    async def send(self, sql: str, *values: Any, urgent: bool = False) -> StatementResult:
         """Send a statement, again and again until it is carried out or the deadline has passed. Raise `StoreError`.
 
-        `{schema}` in the statement is replaced.
+        `{schema}` in the statement is replaced. An `urgent` one does not wait behind all the others for a connection: other nodes
+        wait for it, and there is at most one of its kind at a time.
         """
         statement = self._statements.get(sql)
         if statement is None:
@@ -139,7 +143,7 @@ class Database:
         deadline, delay, repeated, sent = 0, FIRST_DELAY_SECONDS, False, False
         while True:
             try:
-                async with self._acquire() as connection:
+                async with self._acquire(urgent=urgent) as connection:
                     sent = True
                     rows = await self._execute(connection, statement, values)
                     self._is_unreachable = False
@@ -183,11 +187,19 @@ class Database:
     def complete(self, sql: str) -> str:
         return sql.replace("{schema}", self.address.schema)
 
-    def _acquire(self) -> AbstractAsyncContextManager[PostgresConnection]:
+    @asynccontextmanager
+    async def _acquire(self, *, urgent: bool = False) -> AsyncIterator[PostgresConnection]:
+        if urgent:
+            async with self._get_pool().acquire() as connection:
+                yield connection
+        else:
+            async with self._turns, self._get_pool().acquire() as connection:
+                yield connection
+
+    def _get_pool(self) -> Any:
         if self._pool is None:
             raise ClosedError(f"{self.address.place} is closed")
-        connection: AbstractAsyncContextManager[PostgresConnection] = self._pool.acquire()
-        return connection
+        return self._pool
 
     @asynccontextmanager
     async def open_transaction(self) -> AsyncIterator[PostgresConnection]:

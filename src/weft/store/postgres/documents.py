@@ -22,7 +22,8 @@ from weft.store.chain import ChainLines, to_line
 from weft.store.contract import Key
 from weft.store.postgres.batch import DIFF, TODO
 from weft.store.postgres.connection import Database
-from weft.store.rows import SqlDialect, build_session_query, to_ascii, to_integer
+from weft.store.postgres.lease import SELECT_OWNER
+from weft.store.rows import SqlDialect, build_session_query, to_ascii, to_integer, to_text
 
 T = TypeVar("T")
 
@@ -45,23 +46,23 @@ SELECT_TRASHED = f"""SELECT {MESSAGE_ROW}, session, id, NULL, 0, 0, document FRO
 UNION ALL SELECT {PART_ROW}, session, message, id, 0, 0, document FROM {{schema}}.trashed_part WHERE bundle = $1
 UNION ALL SELECT {GROWTH_ROW}, session, message, part, number, position, delta FROM {{schema}}.trashed_growth WHERE bundle = $1"""
 SELECT_TRASHED_DETAILS = "SELECT session, kind, document FROM {schema}.trashed_detail WHERE bundle = $1"
-_SELECT_THEIR_PARTS = f"""SELECT {MESSAGE_ROW}, session, id, NULL, 0, 0, document FROM chosen
+SELECT_THEIR_PARTS = f"""SELECT {MESSAGE_ROW}, session, id, NULL, 0, 0, document FROM chosen
 UNION ALL SELECT {PART_ROW}, part.session, part.message, part.id, 0, 0, part.document
 FROM chosen JOIN {{schema}}.part ON part.session = chosen.session AND part.message = chosen.id
 UNION ALL SELECT {GROWTH_ROW}, growth.session, growth.message, part, growth.number, growth.position, growth.delta
 FROM chosen JOIN {{schema}}.growth ON growth.session = chosen.session AND growth.message = chosen.id"""
 SELECT_LAST_MESSAGES = f"""WITH chosen AS (SELECT session, id, document FROM {{schema}}.message WHERE session = $1
 ORDER BY created DESC, number DESC, id DESC LIMIT $2)
-{_SELECT_THEIR_PARTS}"""
+{SELECT_THEIR_PARTS}"""
 SELECT_EARLIER_MESSAGES = f"""WITH ending AS (SELECT created, number, id FROM {{schema}}.message WHERE session = $1 AND id = $3),
 chosen AS (SELECT session, id, document FROM {{schema}}.message WHERE session = $1
 AND (created, number, id) < (SELECT created, number, id FROM ending)
 ORDER BY created DESC, number DESC, id DESC LIMIT $2)
-{_SELECT_THEIR_PARTS}
+{SELECT_THEIR_PARTS}
 UNION ALL SELECT {END_ROW}, $1, id, NULL, 0, 0, NULL FROM ending"""
 SELECT_SOME_MESSAGES = f"""WITH chosen AS (SELECT message.session, message.id, message.document
 FROM unnest($1::text[], $2::text[]) AS wanted (session, id) JOIN {{schema}}.message USING (session, id))
-{_SELECT_THEIR_PARTS}"""
+{SELECT_THEIR_PARTS}"""
 
 SELECT_ABANDONED = """SELECT session FROM {schema}.lease WHERE till < clock_timestamp() AND (
 EXISTS (SELECT FROM {schema}.session WHERE id = lease.session)
@@ -148,7 +149,7 @@ class PostgresDocuments:
             rows = await self.database.fetch(SELECT_LAST_MESSAGES, key, limit)
         else:
             rows = await self.database.fetch(SELECT_MESSAGES, key)
-        return await self._decode_messages(rows)
+        return await self.decode_messages(rows)
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
         return next(iter(await self.find_messages([(session, id)])), None)
@@ -159,7 +160,7 @@ class PostgresDocuments:
         rows = await self.database.fetch(
             SELECT_SOME_MESSAGES, [session for session, _ in wanted], [id for _, id in wanted]
         )
-        return await self._decode_messages(rows)
+        return await self.decode_messages(rows)
 
     async def list_message_ids(self, session: SessionID) -> list[MessageID]:
         rows = await self.database.fetch(
@@ -197,7 +198,7 @@ class PostgresDocuments:
         if trashed is None:
             raise NotFoundError("bundle in the trash", bundle)
         messages: defaultdict[str, list[MessageWithParts]] = defaultdict(list)
-        for message in await self._decode_messages(await self.database.fetch(SELECT_TRASHED, bundle)):
+        for message in await self.decode_messages(await self.database.fetch(SELECT_TRASHED, bundle)):
             messages[message.info.session_id].append(message)
         details: dict[tuple[str, str], Any] = {
             (session, kind): self.decode(f"detail/{session}/{kind}", raw, DETAIL_TYPES[kind]) or ()
@@ -241,11 +242,8 @@ class PostgresDocuments:
         return [tuple(name) for (name,) in rows]
 
     async def find_holder(self, session: SessionID) -> str | None:
-        owner = await self.database.fetch_value(
-            "SELECT owner FROM {schema}.lease WHERE session = $1 AND till >= clock_timestamp()",
-            to_ascii(session),
-        )
-        return None if owner is None else owner.decode("utf-8", "surrogatepass")
+        owner = await self.database.fetch_value(SELECT_OWNER, to_ascii(session))
+        return None if owner is None else to_text(owner)
 
     async def list_abandoned(self) -> list[SessionID]:
         return [SessionID(id) for (id,) in await self.database.fetch(SELECT_ABANDONED)]
@@ -310,7 +308,7 @@ class PostgresDocuments:
             else:
                 yield row[:-1], found
 
-    async def _decode_messages(self, rows: list[Any]) -> list[MessageWithParts]:
+    async def decode_messages(self, rows: list[Any]) -> list[MessageWithParts]:
         """Return the messages of these rows, sorted."""
         if len(rows) <= MAX_INLINE_ROWS:
             return self._build_messages(rows)
@@ -346,7 +344,7 @@ def _to_growth(position: int, delta: bytes) -> PartGrew:
         message_id=MessageID(""),
         part_id=PartID(""),
         field="text",
-        delta=delta.decode("utf-8", "surrogatepass"),
+        delta=to_text(delta),
         offset=position,
     )
 

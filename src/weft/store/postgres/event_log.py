@@ -1,7 +1,8 @@
-"""The event log in Postgres: appended to by the statement that stores events, placed soon afterwards, read by position.
+"""The event log in Postgres: appended to by the statement that stores events, placed by it or soon afterwards, read by position.
 
-A notification carries a position and nothing else. It is sent by the transaction that gives positions, never by one that
-stores sessions, because Postgres lets only one notifying transaction commit at a time.
+A notification carries a position and nothing else. It is sent by the transaction that gives positions. These are few, because
+Postgres lets only one notifying transaction commit at a time: at most one in `PLACE_SECONDS` stores growth and places it, or places what
+others have stored.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from weft.host.clock import Clock
 from weft.host.tasks import open_tasks
 from weft.store.event_log import LogBatch, LoggedEvent, LogHead
 from weft.store.postgres.connection import Database
-from weft.store.rows import to_ascii, to_bytes
+from weft.store.rows import to_ascii, to_bytes, to_text
 
 # Events are placed, and listeners notified, at most once in this time.
 PLACE_SECONDS: Final = 0.01
@@ -25,20 +26,36 @@ UNHEARD_POLL_SECONDS: Final = 0.1
 
 PLACE = "SELECT {schema}.place_events($1)"
 READ = """SELECT name, last, trimmed, position, writer, directory, session, body,
-extract(epoch FROM clock_timestamp() - written)::double precision
+extract(epoch FROM clock_timestamp() - written)::double precision, owner, owner_position, by_owner
 FROM {schema}.event_log
 LEFT JOIN LATERAL (SELECT * FROM {schema}.event WHERE position > $1 ORDER BY position LIMIT $2) AS event ON true
 ORDER BY position"""
+READ_OWN = """SELECT coalesce(last, 0), coalesce(trimmed, 0), position, writer, directory, session, body,
+extract(epoch FROM clock_timestamp() - written)::double precision, event.owner, owner_position, by_owner
+FROM (SELECT) AS one LEFT JOIN {schema}.principal_log ON principal_log.owner = $3
+LEFT JOIN LATERAL (
+    SELECT * FROM {schema}.event WHERE owner = $3 AND owner_position > $1 ORDER BY owner_position LIMIT $2
+) AS event ON true
+ORDER BY owner_position"""
+# If no event is left up to that position, all of them were trimmed.
+SELECT_OWN_LAST = """SELECT coalesce(max(owner_position), (SELECT trimmed FROM {schema}.principal_log WHERE owner = $1), 0)
+FROM {schema}.event WHERE owner = $1 AND owner_position IS NOT NULL AND position <= $2"""
 SELECT_HEAD = "SELECT name, last, trimmed FROM {schema}.event_log"
 TRIM = "SELECT {schema}.trim_events($1, $2)"
 APPEND = "{{schema}}.append_events(${}, ${}, ${}, ${}, ${})"
+APPEND_PLACED = f"{{{{schema}}}}.append_placed(${{}}, ${{}}, ${{}}, ${{}}, ${{}}, {MAX_PLACED})"
 
 
-def with_log(call: str, values: int) -> str:
-    """Return a statement that calls a function and, if that answers null, appends to the log."""
-    append = APPEND.format(*range(values + 1, values + 6))
-    return f"""SELECT called.answer, CASE WHEN called.answer IS NULL THEN {append} END
-FROM (SELECT {call} AS answer OFFSET 0) AS called"""
+def with_log(call: str, values: int, append: str = APPEND) -> str:
+    """Return a statement that calls a function and, if that answers null, appends to the log.
+
+    If the log has the batch already, it does nothing: the statement was repeated after a lost connection, and its first attempt reaches
+    the server only now. It would undo what was written since.
+    """
+    appended = append.format(*range(values + 1, values + 6))
+    is_late = f"EXISTS (SELECT FROM {{schema}}.event WHERE batch = ${values + 1})"
+    return f"""SELECT called.answer, CASE WHEN called.answer IS NULL THEN {appended} END
+FROM (SELECT CASE WHEN NOT {is_late} THEN {call} END AS answer OFFSET 0) AS called"""
 
 
 class PostgresLog:
@@ -49,6 +66,7 @@ class PostgresLog:
         self._clock = clock
         self.writer = to_bytes(writer)
         self._appended = asyncio.Event()
+        self._placed_at = 0.0
 
     def to_arguments(self, batch: LogBatch, number: int) -> tuple[Any, ...]:
         """Return the last arguments of a statement with a log. The batch has the number of the write that it belongs to."""
@@ -60,18 +78,29 @@ class PostgresLog:
             [entry.body for entry in batch.entries],
         )
 
-    def note_appended(self) -> None:
-        """Have events placed soon. Call this after something was appended."""
-        self._appended.set()
+    def may_place(self) -> bool:
+        """Return True if this process has given no positions for `PLACE_SECONDS`."""
+        return self._until_next_place() <= 0
+
+    def _until_next_place(self) -> float:
+        return self._placed_at + PLACE_SECONDS - asyncio.get_running_loop().time()
+
+    def note_appended(self, *, placed: bool = False) -> None:
+        """Have events placed soon, unless they are. Call this after something was appended."""
+        if placed:
+            self._placed_at = asyncio.get_running_loop().time()
+        else:
+            self._appended.set()
 
     async def keep_placing(self) -> None:
-        """Place what was appended, until cancelled. What cannot be placed now is placed by whoever does so next."""
+        """Place appended events until cancelled. Events that cannot be placed now are placed with the next ones, by any node."""
         while True:
             await self._appended.wait()
+            while (seconds := self._until_next_place()) > 0:
+                await self._clock.sleep(seconds)
             self._appended.clear()
             with suppress(StoreError):
                 await self.place()
-            await self._clock.sleep(PLACE_SECONDS)
 
     async def close(self) -> None:
         """Place what was appended last."""
@@ -85,25 +114,27 @@ class PostgresLog:
         return POLL_SECONDS if self._database.hears_notifications else UNHEARD_POLL_SECONDS
 
     async def place(self) -> int:
-        return int(await self._database.fetch_value(PLACE, MAX_PLACED))
+        try:
+            return int(await self._database.fetch_value(PLACE, MAX_PLACED, urgent=True))
+        finally:
+            self._placed_at = asyncio.get_running_loop().time()
 
     async def read(self, after: int, *, limit: int) -> list[LoggedEvent]:
-        rows = await self._database.fetch(READ, after, limit)
+        rows = await self._database.fetch(READ, after, limit, urgent=True)
         (_, last, trimmed, *_) = rows[0]
         if not trimmed <= after <= last:
             raise CursorLostError(after, trimmed)
-        return [
-            LoggedEvent(
-                position,
-                writer.decode("utf-8", "surrogatepass"),
-                directory.decode("utf-8", "surrogatepass"),
-                session,
-                body,
-                seconds,
-            )
-            for (_, _, _, position, writer, directory, session, body, seconds) in rows
-            if position is not None
-        ]
+        return [_to_event(*row) for (_, _, _, *row) in rows if row[0] is not None]
+
+    async def read_own(self, owner: str, after: int, *, limit: int) -> list[LoggedEvent]:
+        rows = await self._database.fetch(READ_OWN, after, limit, owner)
+        (last, trimmed, *_) = rows[0]
+        if not trimmed <= after <= last:
+            raise CursorLostError(after, trimmed)
+        return [_to_event(*row) for (_, _, *row) in rows if row[0] is not None]
+
+    async def find_own_last(self, owner: str, position: int) -> int:
+        return int(await self._database.fetch_value(SELECT_OWN_LAST, owner, position))
 
     async def find_head(self) -> LogHead:
         ((name, last, trimmed),) = await self._database.fetch(SELECT_HEAD)
@@ -130,3 +161,18 @@ class PostgresLog:
                     wake()  # for what happened before
                     await lost.wait()
             await self._clock.sleep(RECONNECT_SECONDS)
+
+
+def _to_event(position: int, writer: bytes, directory: bytes, *rest: Any) -> LoggedEvent:
+    session, body, seconds, owner, owner_position, by_owner = rest
+    return LoggedEvent(
+        position,
+        to_text(writer),
+        to_text(directory),
+        session,
+        body,
+        seconds,
+        owner,
+        owner_position or 0,
+        by_owner,
+    )

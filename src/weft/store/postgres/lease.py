@@ -1,7 +1,7 @@
 """Leases of sessions as rows: taken and renewed by the clock of the database, and fenced by their generation.
 
-The lease of a holder that no longer renews it runs out. Whoever takes it over gets a later generation, and every write of the
-old holder names the earlier one, which the database refuses in the statement that writes.
+The lease of a holder that no longer renews it runs out. The process that takes it over gets a later generation. Every write of
+the old holder names the earlier generation, and the database refuses it in the statement that writes.
 """
 
 import secrets
@@ -15,7 +15,7 @@ from weft.host.tasks import run_to_completion
 from weft.model.ids import SessionID, check_file_name
 from weft.store.lease import LeaseToken
 from weft.store.postgres.connection import Database
-from weft.store.rows import to_bytes
+from weft.store.rows import to_bytes, to_text
 
 ATTEMPTS = 3
 # How often a lease is renewed in the time after which it would run out.
@@ -58,6 +58,7 @@ class LeaseKeeper:
                 [token.session for token in tokens],
                 [token.generation for token in tokens],
                 self._seconds,
+                urgent=True,
             )
             # One that was given back meanwhile is not lost.
             for token in sorted((set(tokens) & self._held) - {LeaseToken(*row) for row in renewed}):
@@ -87,7 +88,7 @@ class LeaseKeeper:
                 return
             found = await self._database.fetch_value(SELECT_OWNER, key)
             if found is not None:
-                holder = _to_owner(found)
+                holder = to_text(found)
                 break  # else it was given back, or ran out, in between
         raise SessionBusyError(session, holder)
 
@@ -100,8 +101,4 @@ class LeaseKeeper:
 def raise_lost(lost: str) -> NoReturn:
     """Raise `LeaseLostError` for the answer of the function `find_lost_lease`: a session, and its owner in hex."""
     session, _, owner = lost.partition(" ")
-    raise LeaseLostError(session, _to_owner(bytes.fromhex(owner)))
-
-
-def _to_owner(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogatepass")
+    raise LeaseLostError(session, to_text(bytes.fromhex(owner)))

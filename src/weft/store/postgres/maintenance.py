@@ -24,7 +24,7 @@ BACKUP_RETENTION_MS = 30 * DAY_MS
 # Times beyond this one are too late for Postgres.
 MAX_TIME_MS = 1 << 52
 
-# For each kind: the table, the expression for the size of a row, the session and the project that it belongs to.
+# For each kind: the table, the expression for the size of a row, and the column of the session that it belongs to, "" for none.
 _SIZES: dict[str, tuple[str, str, str]] = {
     "project": ("project", "pg_column_size(document)", ""),
     "session": ("session", "pg_column_size(document)", "id"),

@@ -20,7 +20,7 @@ from weft.store.postgres.address import PostgresAddress, parse_address
 from weft.store.postgres.connection import Database, open_database
 from weft.store.postgres.documents import PostgresDocuments
 from weft.store.postgres.migration import find_version, prepare_schema
-from weft.store.postgres.search import IndexProgress, SearchIndex, ignore_progress
+from weft.store.postgres.search import SearchIndex, ignore_progress
 from weft.store.rows import to_ascii
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.model.search import Figures, Hit
     from weft.model.session import SessionInfo, Todo, TrashBundle
     from weft.model.session_query import SessionQuery
+    from weft.store.search import IndexProgress
     from weft.store.statistics import StatisticsQuery
 
 T = TypeVar("T")

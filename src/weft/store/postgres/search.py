@@ -5,7 +5,7 @@ append never waits for it.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from weft.model.ids import MessageID, ProjectID, SessionID
@@ -15,10 +15,8 @@ from weft.model.session import SessionInfo
 from weft.store.postgres.documents import PostgresDocuments
 from weft.store.postgres.words import WeightedText, make_snippet, parse_query, to_tsquery, to_vector
 from weft.store.rows import to_ascii, to_integer
-from weft.store.search import IndexEntry, clean_text, to_entry, to_hit, to_nano_and_atto
+from weft.store.search import IndexEntry, IndexProgress, clean_text, to_entry, to_hit, to_nano_and_atto
 from weft.store.statistics import HOUR_MS, SessionRange, StatisticsQuery, UsageRow, build_figures
-
-IndexProgress = Callable[[int, int], None]
 
 PAGE_MARKS = 100
 MAX_HITS = 10_000

@@ -20,6 +20,7 @@ from weft.host.tasks import open_tasks
 from weft.model.damage import Damage
 from weft.model.event import Durable, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
+from weft.model.message import MessageWithParts
 from weft.model.search import Figures, Hit
 from weft.model.session import SessionInfo, TrashBundle, make_bundle_name
 from weft.model.wire import encode
@@ -31,12 +32,14 @@ from weft.store.postgres.batch import RowBatch
 from weft.store.postgres.cluster import PostgresCluster
 from weft.store.postgres.connection import Database, StatementResult, open_database
 from weft.store.postgres.documents import PostgresDocuments, check_key
-from weft.store.postgres.event_log import PostgresLog, with_log
+from weft.store.postgres.event_log import APPEND_PLACED, PostgresLog, with_log
 from weft.store.postgres.lease import LeaseKeeper, raise_lost
 from weft.store.postgres.migration import bind_owner, prepare_schema
 from weft.store.postgres.search import SearchIndex
+from weft.store.postgres.transcripts import list_cached_messages
 from weft.store.rows import to_ascii, to_integer
 from weft.store.statistics import StatisticsQuery
+from weft.store.transcripts import TranscriptCache
 
 REVISION_BITS = 62
 # Somebody else always succeeded when we did not, so this many attempts mean that something is wrong.
@@ -44,18 +47,16 @@ MAX_ATTEMPTS = 1_000
 # What a function answers, besides None for done and "changed" for a revision that is not the expected one.
 EXISTS, LOST = "exists", "lost "
 
+# The last two values are for `extend_chains`, all before them for `apply` (see `RowBatch.to_arguments`).
 APPLY_VALUES = 46
-_ROWS, _SESSIONS, _BODIES = (
-    ", ".join(f"${n}" for n in range(1, APPLY_VALUES - 1)),
-    APPLY_VALUES - 1,
-    APPLY_VALUES,
-)
-CALL_APPLY = f"{{schema}}.extend_chains({{schema}}.apply({_ROWS}), ${_SESSIONS}, ${_BODIES})"
+_ROWS = ", ".join(f"${n}" for n in range(1, APPLY_VALUES - 1))
+CALL_APPLY = f"{{schema}}.extend_chains({{schema}}.apply({_ROWS}), ${APPLY_VALUES - 1}, ${APPLY_VALUES})"
 APPLY = f"SELECT {CALL_APPLY}"
 APPLY_LOGGED = with_log(CALL_APPLY, APPLY_VALUES)
-SELECT_FOR_EDIT = """SELECT {schema}.find_lost_lease($2, $3), document, revision
+APPLY_PLACED = with_log(CALL_APPLY, APPLY_VALUES, APPEND_PLACED)
+SELECT_FOR_EDIT = """SELECT {schema}.see_lost_lease($2, $3), document, revision
 FROM (SELECT) AS one LEFT JOIN {schema}.session ON id = $1"""
-SELECT_FOR_UPDATE = """SELECT {schema}.find_lost_lease($2, $3), document, revision
+SELECT_FOR_UPDATE_VALUE = """SELECT {schema}.see_lost_lease($2, $3), document, revision
 FROM (SELECT) AS one LEFT JOIN {schema}.value ON key = $1"""
 PUT_VALUE = "SELECT {schema}.put_value($1, $2, $3, $4, $5, $6)"
 SELECT_LAST_LINE = """SELECT last, (SELECT line FROM {schema}.log_line WHERE log_line.log = log.id AND number = last)
@@ -86,11 +87,20 @@ class PostgresStore(PostgresDocuments):
         self._log = log
         self.cluster = PostgresCluster(database, log)
         self._index = SearchIndex(self)
+        self._transcripts = TranscriptCache()
         self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def event_log(self) -> "PostgresStore":
         return self
+
+    @property
+    def whole(self) -> "PostgresStore":
+        return self
+
+    @property
+    def inbox(self) -> PostgresCluster:
+        return self.cluster
 
     async def apply(
         self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES, log: LogBatch | None = None
@@ -108,7 +118,10 @@ class PostgresStore(PostgresDocuments):
         """Apply a batch. Return False if the session does not have the expected revision."""
         revision = make_revision()
         values = batch.to_arguments(leases, revision=revision, now=read_clock(), expected=expected)
-        return _is_done(await self._send(APPLY, APPLY_LOGGED, values, revision, log))
+        places = log is not None and log.place_now and self._log.may_place()
+        return _is_done(
+            await self._send(APPLY, APPLY_PLACED if places else APPLY_LOGGED, values, revision, log)
+        )
 
     async def _send(
         self, plain: str, logged: str, values: Sequence[Any], revision: int, log: LogBatch | None
@@ -116,9 +129,17 @@ class PostgresStore(PostgresDocuments):
         """Send a statement, or the one that also logs if there is something to log."""
         if log is None or not log.entries:
             return await self.database.send(plain, *values)
-        result = await self.database.send(logged, *values, *self._log.to_arguments(log, revision))
-        self._log.note_appended()
+        arguments = self._log.to_arguments(log, revision)
+        result = await self.database.send(logged, *values, *arguments, urgent=log.place_now)
+        self._log.note_appended(placed=result.rows[0][1] is True)
         return result
+
+    async def list_messages(
+        self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
+    ) -> list[MessageWithParts]:
+        if last is None and before is None:
+            return await list_cached_messages(self, self._transcripts, session)
+        return await super().list_messages(session, last=last, before=before)
 
     @property
     def poll_seconds(self) -> float:
@@ -132,6 +153,12 @@ class PostgresStore(PostgresDocuments):
 
     async def find_head(self) -> LogHead:
         return await self._log.find_head()
+
+    async def read_own(self, owner: str, after: int, *, limit: int) -> list[LoggedEvent]:
+        return await self._log.read_own(owner, after, limit=limit)
+
+    async def find_own_last(self, owner: str, position: int) -> int:
+        return await self._log.find_own_last(owner, position)
 
     async def trim(self, *, seconds: float, most: int) -> int:
         return await self._log.trim(seconds=seconds, most=most)
@@ -149,7 +176,7 @@ class PostgresStore(PostgresDocuments):
         self,
         session: SessionID,
         editor: SessionEditor,
-        *,
+        *events: Durable,
         leases: Sequence[LeaseToken] = NO_LEASES,
         log: Callable[[SessionInfo], LogBatch] | None = None,
     ) -> SessionInfo:
@@ -160,11 +187,14 @@ class PostgresStore(PostgresDocuments):
                 )
                 if lost is not None:
                     raise_lost(lost)
-                edited = editor(self.decode_session(session, raw))
-                batch = RowBatch([SessionUpdated(info=edited)])
+                stored = self.decode_session(session, raw)
+                edited = editor(stored)
+                if edited == stored and not events and log is None:
+                    return edited
+                batch = RowBatch([*events, SessionUpdated(info=edited)])
                 if await self._apply(batch, leases, revision, None if log is None else log(edited)):
                     return edited
-        raise self._contend()
+        raise self._make_contention_error()
 
     async def discard(
         self,
@@ -191,7 +221,7 @@ class PostgresStore(PostgresDocuments):
                 raise ConflictError("bundle in the trash", bundle.id, "exists already")
             if _is_done(result):
                 return bundle
-        raise self._contend()
+        raise self._make_contention_error()
 
     async def restore(
         self, bundle: str, *, log: Callable[[TrashBundle], LogBatch] | None = None
@@ -239,14 +269,14 @@ class PostgresStore(PostgresDocuments):
         async with self._take_turn("value", *key):
             for _ in range(MAX_ATTEMPTS):
                 ((lost, raw, revision),) = await self.database.fetch(
-                    SELECT_FOR_UPDATE, words, *_to_tokens(leases)
+                    SELECT_FOR_UPDATE_VALUE, words, *_to_tokens(leases)
                 )
                 if lost is not None:
                     raise_lost(lost)
                 new_value = change(None if raw is None else self.parse_value(key, raw))
                 if await self._put_value(words, new_value, revision or 0, leases):
                     return new_value
-        raise self._contend()
+        raise self._make_contention_error()
 
     async def append_log(self, log: Key, extend: LogExtender) -> None:
         name = check_key("log", log)
@@ -259,7 +289,7 @@ class PostgresStore(PostgresDocuments):
                     await self.database.send(APPEND_LOG, name, number, make_revision(), lines)
                 ):
                     return
-        raise self._contend()
+        raise self._make_contention_error()
 
     async def trim_log(self, log: Key, *, keep: int) -> int:
         kept = to_integer(max(0, keep))
@@ -283,7 +313,7 @@ class PostgresStore(PostgresDocuments):
         """Return the lock of a key. Callbacks of this process take turns, because only one of them could succeed."""
         return self._turns.setdefault(key, asyncio.Lock())
 
-    def _contend(self) -> StoreError:
+    def _make_contention_error(self) -> StoreError:
         return StoreError(
             f"{self.database.address.place}: others change the same all the time", hint="try again"
         )

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from weft.model.event import (
     TodoUpdated,
 )
 from weft.model.ids import SessionID, check_file_name
+from weft.model.message import AnyMessage
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.wire import decode
 from weft.store.chain import (
@@ -34,12 +35,14 @@ from weft.store.chain import (
     link,
 )
 from weft.store.rows import (
-    MessageRow,
-    PartRow,
-    RowMaker,
+    MessageColumns,
+    PartColumns,
     SessionRow,
     to_bytes,
+    to_message_columns,
+    to_part_columns,
     to_session_row,
+    to_text,
 )
 from weft.store.sqlite.connection import select
 
@@ -70,7 +73,7 @@ SELECT_LENGTH = """SELECT number, coalesce(
     (SELECT growth.length FROM growth WHERE growth.history = part.history AND growth.part = part.number
      ORDER BY growth.number DESC LIMIT 1), length)
 FROM part WHERE history = ? AND message = ? AND id = ? AND length IS NOT NULL"""
-# The entries of history h are those above h << 32, up to (h + 1) << 32.
+# The entries of history h have numbers between h << 32 and (h + 1) << 32.
 CHAIN_SHIFT = 32
 SELECT_HEAD = "SELECT number, hash FROM chain WHERE number > ? AND number < ? ORDER BY number DESC LIMIT 1"
 INSERT_ENTRY = "INSERT INTO chain (number, hash, body) VALUES (?, ?, ?)"
@@ -88,8 +91,8 @@ WHERE history = ? AND id = ? AND number <= (SELECT upto FROM indexed)"""
 MANY_MESSAGES = 50
 MARK_ALL_STALE = """INSERT OR IGNORE INTO stale_message (history, id) SELECT history, id FROM message
 WHERE history = ? AND id IN (SELECT value FROM json_each(?)) AND number <= (SELECT upto FROM indexed)"""
-# If this is true, a message that is inserted next was never indexed.
-IS_ALL_BEHIND = "SELECT (SELECT upto FROM indexed) <= (SELECT coalesce(max(number), 0) FROM message)"
+# This is true if the next message that is inserted gets a number beyond those that were indexed.
+IS_NEXT_UNINDEXED = "SELECT (SELECT upto FROM indexed) <= (SELECT coalesce(max(number), 0) FROM message)"
 DELETE_HISTORY = (
     *(
         f"DELETE FROM {table} WHERE history = ?"
@@ -108,14 +111,38 @@ class Upserts(NamedTuple):
 
     projects: list[tuple[str, bytes]]
     sessions: list[SessionRow]
-    messages: defaultdict[SessionID, list[MessageRow]]
-    parts: defaultdict[SessionID, list[PartRow]]
+    messages: Mapping[SessionID, MessageColumns]
+    parts: Mapping[SessionID, PartColumns]
     diffs: dict[SessionID, bytes]
     todos: dict[SessionID, bytes]
 
 
-def _make_upserts() -> Upserts:
-    return Upserts([], [], defaultdict(list), defaultdict(list), {}, {})
+class _Gathered:
+    """What events put since the last removal or growth. Messages and parts are lists of values and of documents, by session."""
+
+    def __init__(self) -> None:
+        self.projects: list[tuple[str, bytes]] = []
+        self.sessions: list[SessionRow] = []
+        self.messages: defaultdict[SessionID, tuple[list[AnyMessage], list[bytes]]] = defaultdict(_make_lists)
+        self.parts: defaultdict[SessionID, tuple[list[AnyPart], list[bytes]]] = defaultdict(_make_lists)
+        self.diffs: dict[SessionID, bytes] = {}
+        self.todos: dict[SessionID, bytes] = {}
+
+    def to_steps(self) -> list[Upserts]:
+        """Return one step; none if nothing was put."""
+        rows = Upserts(
+            self.projects,
+            self.sessions,
+            {id: to_message_columns(*found) for id, found in self.messages.items()},
+            {id: to_part_columns(*found) for id, found in self.parts.items()},
+            self.diffs,
+            self.todos,
+        )
+        return [rows] if any(rows) else []
+
+
+def _make_lists() -> tuple[list[Any], list[bytes]]:
+    return [], []
 
 
 class ChainStep(NamedTuple):
@@ -141,33 +168,37 @@ def plan_events(events: Iterable[Durable]) -> list[WriteStep]:
 
 def _plan_rows(events: Iterable[Durable], documents: Iterable[bytes]) -> list[WriteStep]:
     steps: list[WriteStep] = []
-    rows, maker = _make_upserts(), RowMaker()
+    found = _Gathered()
     for event, raw in zip(events, documents, strict=True):
         # There are many of these two. A pattern asks `isinstance`, which takes as long as encoding if the answer is no.
         if type(event) is PartUpdated:
             part = event.part
-            rows.parts[part.session_id].append(maker.make_part_row(part, raw))
+            values, raws = found.parts[part.session_id]
+            values.append(part)
+            raws.append(raw)
             continue
         if type(event) is MessageUpdated:
             message = event.info
-            rows.messages[message.session_id].append(maker.make_message_row(message, raw))
+            infos, raws = found.messages[message.session_id]
+            infos.append(message)
+            raws.append(raw)
             continue
         match event:
             case SessionUpdated(info=session) | SessionCreated(info=session):
-                rows.sessions.append(to_session_row(session, raw))
+                found.sessions.append(to_session_row(session, raw))
             case ProjectUpdated(info=project):
-                rows.projects.append((check_file_name("project", project.id), raw))
+                found.projects.append((check_file_name("project", project.id), raw))
             case SessionDiffed(session_id=id):
                 _check_ids(session=id)
-                rows.diffs[id] = raw
+                found.diffs[id] = raw
             case TodoUpdated(session_id=id):
                 _check_ids(session=id)
-                rows.todos[id] = raw
+                found.todos[id] = raw
             case PartGrew() | PartRemoved() | MessageRemoved() | SessionDeleted():
                 if _changes_something(event):
-                    steps += [rows, event] if any(rows) else [event]
-                    rows = _make_upserts()
-    return [*steps, rows] if any(rows) else steps
+                    steps += [*found.to_steps(), event]
+                    found = _Gathered()
+    return [*steps, *found.to_steps()]
 
 
 def _changes_something(event: PartGrew | PartRemoved | MessageRemoved | SessionDeleted) -> bool:
@@ -269,23 +300,29 @@ class EventWriter:
         for row in rows.sessions:
             self.put_session(row)
         for session in dict.fromkeys((*rows.messages, *rows.parts)):
-            self._upsert_messages(session, rows.messages.get(session, []), rows.parts.get(session, []))
+            self._upsert_messages(session, rows.messages.get(session), rows.parts.get(session))
         for session, document in rows.diffs.items():
             self._execute(UPSERT_DIFF, (self._make_history(session), document))
         for session, document in rows.todos.items():
             self._execute(UPSERT_TODO, (self._make_history(session), document))
 
-    def _upsert_messages(self, session: SessionID, messages: list[MessageRow], parts: list[PartRow]) -> None:
+    def _upsert_messages(
+        self, session: SessionID, messages: MessageColumns | None, parts: PartColumns | None
+    ) -> None:
         known = self.find_history(session)
         history = self._make_history(session) if known is None else known
-        needs_marks = known is not None or select(self._connection, IS_ALL_BEHIND) != [(1,)]
-        if known is not None and select(self._connection, SELECT_ANY_GROWTH, (known,)):
-            # A part that is put anew has no old growth.
-            self._execute_many(DELETE_GROWTH, [(known, known, row.message, row.id) for row in parts])
-        self._execute_many(UPSERT_MESSAGE, _replace_session(messages, history))
-        self._execute_many(UPSERT_PART, _replace_session(parts, history))
+        needs_marks = known is not None or select(self._connection, IS_NEXT_UNINDEXED) != [(1,)]
+        if messages is not None:
+            self._execute_many(UPSERT_MESSAGE, _replace_session(messages, history))
+        if parts is not None:
+            if known is not None and select(self._connection, SELECT_ANY_GROWTH, (known,)):
+                # A part that is put anew has no old growth.
+                keys = zip(repeat(known), repeat(known), parts.messages, parts.ids, strict=False)
+                self._execute_many(DELETE_GROWTH, keys)
+            self._execute_many(UPSERT_PART, _replace_session(parts, history))
         if needs_marks:
-            self._mark_stale(history, {*[row[1] for row in messages], *[row[1] for row in parts]})
+            changed = {*(messages.ids if messages else ()), *(parts.messages if parts else ())}
+            self._mark_stale(history, changed)
 
     def _mark_stale(self, history: int, messages: set[str]) -> None:
         if len(messages) < MANY_MESSAGES:
@@ -330,15 +367,12 @@ class EventWriter:
         return fold_growth(part.text, select(self._connection, SELECT_GROWTH, (history, number)))
 
 
-def _replace_session(
-    rows: Sequence[MessageRow] | Sequence[PartRow], history: int
-) -> Iterator[tuple[Any, ...]]:
+def _replace_session(columns: MessageColumns | PartColumns, history: int) -> Iterator[tuple[Any, ...]]:
     """Return rows with the number of their history in place of their session, which is the first column.
 
     They are made one by one, by `zip`: a list of thousands would have the garbage collector look at all of them.
     """
-    columns = list(zip(*rows, strict=True))[1:]
-    return zip(repeat(history, len(rows)), *columns, strict=True)
+    return zip(repeat(history), *columns[1:], strict=False)
 
 
 def find_history(connection: apsw.Connection, session: str) -> int | None:
@@ -351,5 +385,5 @@ def find_history(connection: apsw.Connection, session: str) -> int | None:
 def fold_growth(text: str, growth: Iterable[tuple[int, bytes]]) -> str:
     """Return a text with its growth, which is in the order in which it was stored."""
     for start, delta in growth:
-        text = text[:start] + delta.decode("utf-8", "surrogatepass")
+        text = text[:start] + to_text(delta)
     return text

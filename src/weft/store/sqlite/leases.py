@@ -12,7 +12,7 @@ from weft.host.files import is_locked, make_directory, try_lock
 from weft.host.now import now
 from weft.model.ids import SessionID, check_file_name
 from weft.store.lease import LeaseToken
-from weft.store.rows import to_bytes
+from weft.store.rows import to_bytes, to_text
 from weft.store.sqlite.connection import select
 
 HOLDER_SUFFIX = ".holder"
@@ -85,7 +85,7 @@ def take_lease(
     check_file_name("session", session)
     for _, known, other in select(connection, SELECT_LEASE, (session,)):
         if is_alive(directory, other):
-            raise SessionBusyError(session, _to_text(known))
+            raise SessionBusyError(session, to_text(known))
         connection.execute("DELETE FROM lease WHERE session = ?", (session,))
     connection.execute(
         "INSERT INTO lease (session, owner, holder) VALUES (?, ?, ?)", (session, to_bytes(owner), holder)
@@ -102,13 +102,13 @@ def check_leases(connection: apsw.Connection, leases: Iterable[LeaseToken]) -> N
     for token in leases:
         rows = select(connection, SELECT_LEASE, (token.session,))
         if not rows or rows[0][0] != token.generation:
-            raise LeaseLostError(token.session, _to_text(rows[0][1]) if rows else "")
+            raise LeaseLostError(token.session, to_text(rows[0][1]) if rows else "")
 
 
 def find_holder(connection: apsw.Connection, directory: str, session: SessionID) -> str | None:
     """Return the owner of a session's lease, None if nobody holds it."""
     rows: Sequence[tuple[int, bytes, str]] = select(connection, SELECT_LEASE, (session,))
-    return next((_to_text(owner) for _, owner, holder in rows if is_alive(directory, holder)), None)
+    return next((to_text(owner) for _, owner, holder in rows if is_alive(directory, holder)), None)
 
 
 def list_leased(connection: apsw.Connection, directory: str, *, alive: bool) -> list[SessionID]:
@@ -131,7 +131,3 @@ def drop_dead_lease(connection: apsw.Connection, directory: str, session: Sessio
             return False
         connection.execute("DELETE FROM lease WHERE session = ?", (session,))
     return True
-
-
-def _to_text(owner: bytes) -> str:
-    return owner.decode("utf-8", "surrogatepass")

@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 from weft.errors import DocumentError, NotFoundError
 from weft.model.ids import MessageID, SessionID
-from weft.model.message import AnyMessage, MessageWithParts, sort_parts
+from weft.model.message import AnyMessage, MessageWithParts, message_sort_key, sort_parts
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.wire import decode_many
 from weft.store.rows import to_ascii
 from weft.store.sqlite.connection import SqlRow, select
 from weft.store.sqlite.events import find_history, fold_growth
 
-IN_ORDER = "ORDER BY created, position, id"
+# Messages of one time and position are sorted by id (see `_sort_ties`): SQLite would sort all of them once more.
+IN_ORDER = "ORDER BY created, position"
 NEWEST_FIRST = "ORDER BY created DESC, position DESC, id DESC LIMIT ?"
 SELECT_MESSAGES = "SELECT id, document FROM message WHERE history = ?"
 SELECT_PLACE = "SELECT created, position, id FROM message WHERE history = ? AND id = ?"
@@ -101,14 +102,22 @@ def build_messages(session: str, rows: MessageRows, report: ReportDamage) -> lis
     infos = decode_many([document for _, document in rows.messages], AnyMessage)
     found: list[MessageWithParts] = []
     for (id, _), info in zip(rows.messages, infos, strict=True):
-        if isinstance(info, DocumentError):
+        if type(info) is DocumentError:  # `isinstance` takes longer if the answer is no
             report("message", f"{session}/{id}", info)
             continue
         own = parts.get(id, ())
         found.append(
             MessageWithParts(info=info, parts=tuple(own) if len(own) < 2 else sort_parts(own, info))  # noqa: PLR2004
         )
-    return found
+    return _sort_ties(found)
+
+
+def _sort_ties(messages: list[MessageWithParts]) -> list[MessageWithParts]:
+    """Sort messages of one time. All others are in order already."""
+    times = [message.info.time.created for message in messages]
+    if len(set(times)) == len(times):
+        return messages
+    return sorted(messages, key=lambda message: message_sort_key(message.info))
 
 
 def _build_parts(session: str, rows: MessageRows, report: ReportDamage) -> dict[str, list[AnyPart]]:
@@ -118,10 +127,14 @@ def _build_parts(session: str, rows: MessageRows, report: ReportDamage) -> dict[
     parts: dict[str, list[AnyPart]] = {}
     decoded = decode_many([row[3] for row in rows.parts], AnyPart)
     for (message, id, number, _), part in zip(rows.parts, decoded, strict=True):
-        if isinstance(part, DocumentError):
+        if type(part) is DocumentError:
             report("part", f"{session}/{message}/{id}", part)
             continue
         if number in grown and isinstance(part, TextPart | ReasoningPart):
             part = replace(part, text=fold_growth(part.text, grown[number]))  # noqa: PLW2901
-        parts.setdefault(message, []).append(part)
+        own = parts.get(message)
+        if own is None:
+            parts[message] = [part]
+        else:
+            own.append(part)
     return parts

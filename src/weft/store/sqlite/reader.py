@@ -169,14 +169,15 @@ class SqliteReader:
         check_file_name("session", session)
         with self.reading() as connection:
             rows = select_messages(connection, session, last=last, before=before)
-        return build_messages(session, rows, self._note_damage)
+        return build_messages(session, rows, self.note_damage)
 
     def read_chain(self, session: SessionID) -> ChainLines:
         """Return the chain of a session."""
         from weft.store.chain import ChainLines, to_line  # noqa: PLC0415  a list of sessions needs none
+        from weft.store.sqlite.events import CHAIN_SHIFT  # noqa: PLC0415  a list of sessions needs none
 
-        sql = """SELECT hash, body FROM history
-        JOIN chain ON chain.number > history.number << 32 AND chain.number < (history.number + 1) << 32
+        sql = f"""SELECT hash, body FROM history
+        JOIN chain ON chain.number > history.number << {CHAIN_SHIFT} AND chain.number < (history.number + 1) << {CHAIN_SHIFT}
         WHERE history.session = ? AND history.bundle IS NULL ORDER BY chain.number"""
         rows = self.rows(sql, check_file_name("session", session))
         return ChainLines([to_line(hash, body) for hash, body in rows])
@@ -191,7 +192,7 @@ class SqliteReader:
         check_file_name("session", session)
         with self.reading() as connection:
             rows = select_message(connection, session, id)
-        return next(iter(build_messages(session, rows, self._note_damage)), None)
+        return next(iter(build_messages(session, rows, self.note_damage)), None)
 
     def list_diff(self, session: SessionID) -> list[FileDiff]:
         from weft.model.diff import FileDiff  # noqa: PLC0415  a list of sessions reads none
@@ -245,7 +246,7 @@ class SqliteReader:
             exports.append(
                 SessionExport(
                     info=session,
-                    messages=tuple(build_messages(session.id, rows, self._note_damage)),
+                    messages=tuple(build_messages(session.id, rows, self.note_damage)),
                     diff=tuple(self._list_trashed("diff", history, tuple[FileDiff, ...])),
                     todos=tuple(self._list_trashed("todo", history, tuple[Todo, ...])),
                 )
@@ -276,7 +277,7 @@ class SqliteReader:
             try:
                 return parse(document)
             except DocumentError as error:
-                self._note_damage("value", "/".join(key), error)
+                self.note_damage("value", "/".join(key), error)
         return None
 
     def list_keys(self, prefix: Key = ()) -> list[Key]:
@@ -376,10 +377,10 @@ class SqliteReader:
             return found
         for (id, _), each in zip(rows, found, strict=True):
             if isinstance(each, DocumentError):
-                self._note_damage(kind, id, each)
+                self.note_damage(kind, id, each)
         return [each for each in found if not isinstance(each, DocumentError)]
 
-    def _note_damage(self, kind: str, id: str, error: DocumentError) -> None:
+    def note_damage(self, kind: str, id: str, error: DocumentError) -> None:
         where = to_place(self.file.path, kind, id)
         self._problems[where] = Damage(where=where, reason=error.reason)
 

@@ -9,9 +9,7 @@ import apsw
 
 from weft.errors import DocumentError, StoreError
 from weft.host.files import Disk, hold_lock, is_locked, write_atomic
-from weft.model.diff import FileDiff
 from weft.model.ids import ProjectID, SessionID
-from weft.model.message import AnyMessage
 from weft.model.project import Project
 from weft.model.session import SessionInfo
 from weft.model.wire import decode, decode_many, encode
@@ -30,19 +28,16 @@ from weft.store.sqlite.connection import (
 )
 from weft.store.sqlite.database import DatabaseFile, remove_database
 from weft.store.sqlite.events import MARK_STALE, EventWriter, find_history
-from weft.store.sqlite.inventory import list_large, shrink_document
+from weft.store.sqlite.inventory import TYPES, list_large, shrink_document
 from weft.store.sqlite.leases import drop_dead_lease, is_alive, list_holders
 from weft.store.sqlite.messages import build_messages, select_messages
 from weft.store.sqlite.reader import SqliteReader, to_place
 
-# The tables that are copied from a damaged database, and how to address their rows. The rest is derived from them.
+# The tables that are copied from a damaged database. The rest is derived from them.
 SALVAGED = (
     "project", "session", "history", "message", "part", "growth", "diff", "todo", "chain", "bundle", "trashed_session",
     "value", "log", "log_line",
 )  # fmt: skip
-
-
-SHRUNK_KINDS: dict[str, Any] = {"message": AnyMessage, "diff": tuple[FileDiff, ...]}
 
 
 class SqliteRepairer:
@@ -152,7 +147,7 @@ class SqliteRepairer:
                             f"UPDATE {each.kind} SET document = ? WHERE {condition}", [small, *values]
                         )
                         key = f"message/{values[-1]}" if each.kind == "message" else each.kind
-                        change = Change(key, digest_document(decode(small, SHRUNK_KINDS[each.kind])))
+                        change = Change(key, digest_document(decode(small, TYPES[each.kind])))
                         EventWriter(connection, self._now).extend_chain(
                             SessionID(each.session), ChainedChanges({key: change}), repair=True
                         )

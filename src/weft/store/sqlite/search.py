@@ -138,7 +138,10 @@ def _index_messages(connection: apsw.Connection) -> int:
 
 
 def _mark_new_messages(connection: apsw.Connection) -> bool:
-    """Mark some messages that were never indexed, so that those are kept in mind which the batch leaves. Return False if there are none."""
+    """Mark some messages that were never indexed as stale, so that the next batch takes those that this one leaves.
+
+    Return False if there are none.
+    """
     new = select(connection, SELECT_NEW_MESSAGES, (MESSAGES_PER_BATCH,))
     if new:
         connection.executemany(INSERT_STALE_MESSAGE, [(history, id) for _, history, id in new])

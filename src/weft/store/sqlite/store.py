@@ -41,8 +41,10 @@ from weft.store.sqlite.leases import (
 )
 from weft.store.sqlite.reader import SqliteReader, to_key_bytes
 from weft.store.sqlite.search import index_batch
+from weft.store.sqlite.transcripts import list_cached_messages
 from weft.store.sqlite.writer import DatabaseWriter, Operation, Urgency
 from weft.store.statistics import StatisticsQuery
+from weft.store.transcripts import TranscriptCache
 
 T = TypeVar("T")
 
@@ -71,6 +73,7 @@ class SqliteStore:
         self._damaged = damaged
         self._problems: list[Damage] = []
         self._reported: set[str] = set()
+        self._transcripts = TranscriptCache()
         self._readers: list[SqliteReader] = []  # those that nobody uses now
         self._threads = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="weft-sqlite-reader")
         self._holder = LeaseHolder(self.file.locks)
@@ -78,6 +81,7 @@ class SqliteStore:
     async def prepare(self) -> None:
         """Create or upgrade the database."""
         await asyncio.to_thread(self._prepare)
+        self.writer.attach(asyncio.get_running_loop())
 
     def _prepare(self) -> None:
         self.file.prepare()
@@ -87,6 +91,7 @@ class SqliteStore:
     async def close(self) -> None:
         """Finish what waits, and close the database."""
         await asyncio.to_thread(self._close)
+        self.writer.detach()
 
     def _close(self) -> None:
         self.writer.close()
@@ -109,14 +114,20 @@ class SqliteStore:
             await self.writer.run(write, "soon" if is_growth(steps) else "durable")
 
     async def edit(
-        self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
+        self,
+        session: SessionID,
+        editor: SessionEditor,
+        *events: Durable,
+        leases: Sequence[LeaseToken] = NO_LEASES,
     ) -> SessionInfo:
         check_file_name("session", session)
 
         def write(connection: apsw.Connection) -> SessionInfo:
             check_leases(connection, leases)
-            edited = editor(_get_session(connection, session))
-            EventWriter(connection, now()).write(plan_events([SessionUpdated(info=edited)]))
+            stored = _get_session(connection, session)
+            edited = editor(stored)
+            if events or edited != stored:
+                EventWriter(connection, now()).write(plan_events([*events, SessionUpdated(info=edited)]))
             return edited
 
         return await self.writer.run(write)
@@ -294,6 +305,8 @@ class SqliteStore:
     async def list_messages(
         self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
     ) -> list[MessageWithParts]:
+        if last is None and before is None:
+            return await self._read(lambda reader: list_cached_messages(reader, self._transcripts, session))
         return await self._read(lambda reader: reader.list_messages(session, last=last, before=before))
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:

@@ -1,9 +1,11 @@
 """The thread that writes a SQLite database: operations that wait at the same time share one commit."""
 
 import asyncio
+import os
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, TypeVar
@@ -24,7 +26,8 @@ Operation = Callable[[apsw.Connection], T]
 # Moving the log into the database takes as long as some commits, so it waits for a pause. Each page is moved once, however often
 # it was written before: short pauses between the steps of a run would write the same pages again and again.
 IDLE_SECONDS = 2.0
-# Beyond this many pages, even without a pause. With fewer, reading a session that was just forked competes with the move.
+# A log of more pages is moved even without a pause. With a lower limit, reading a session that was just forked would compete with
+# the move.
 MAX_LOG_PAGES = 4000
 # A commit that many operations share must not keep the first of them waiting for long.
 MAX_OPERATIONS = 256
@@ -53,6 +56,39 @@ class WriteRequest:
             self.future.set_exception(self.error)
 
 
+class LoopWaker:
+    """Hands results over to an event loop, through a counter of the kernel.
+
+    The usual way, `call_soon_threadsafe`, goes through two sockets, which take a tenth of the CPU of a small commit. But the counter
+    has to be closed, so it is for the loop that opens and closes the store.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._finished: deque[WriteRequest] = deque()
+        self._counter = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        loop.add_reader(self._counter, self._handle_wake)
+
+    def wake(self, requests: Iterable[WriteRequest]) -> None:
+        """Hand over finished requests. Any thread may call this."""
+        self._finished.extend(requests)
+        os.eventfd_write(self._counter, 1)
+
+    def close(self) -> None:
+        """Hand over what is left, in the thread of the event loop. Nobody may call `wake` afterwards."""
+        self._settle()
+        self.loop.remove_reader(self._counter)
+        os.close(self._counter)
+
+    def _handle_wake(self) -> None:
+        os.eventfd_read(self._counter)
+        self._settle()
+
+    def _settle(self) -> None:
+        while self._finished:
+            self._finished.popleft().settle()
+
+
 class DatabaseWriter:
     """Runs operations on the one connection of this process that writes.
 
@@ -68,9 +104,21 @@ class DatabaseWriter:
         self._connection: apsw.Connection | None = None
         self._synchronous = ""
         self._log_pages = 0
+        self._waker: LoopWaker | None = None
         self._starting = threading.Lock()
         self._closing = False
         self.commits = 0
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hand results over to the caller's event loop through a `LoopWaker`, if the system can. The caller has to `detach` it."""
+        if sys.platform == "linux":
+            self._waker = LoopWaker(loop)
+
+    def detach(self) -> None:
+        """Close the `LoopWaker`, after `close`."""
+        if self._waker is not None:
+            self._waker.close()
+            self._waker = None
 
     async def run(self, operation: Operation[T], urgency: Urgency = "durable") -> T:
         """Run an operation and return its result once it is committed. Raise `StoreError` if it could not be."""
@@ -141,7 +189,7 @@ class DatabaseWriter:
             for request in batch:
                 request.error = request.error or failure
             self._roll_back()
-        _hand_over(batch)
+        self._hand_over(batch)
         if self._log_pages > MAX_LOG_PAGES:
             self._move_log()
 
@@ -158,6 +206,16 @@ class DatabaseWriter:
             connection.execute("ROLLBACK" if alone else "ROLLBACK TO operation")
         if not alone:
             connection.execute("RELEASE operation")
+
+    def _hand_over(self, batch: list[WriteRequest]) -> None:
+        """Wake each event loop once, however many of its operations are done."""
+        for loop in {request.loop for request in batch}:
+            own = [request for request in batch if request.loop is loop]
+            if self._waker is not None and self._waker.loop is loop:
+                self._waker.wake(own)
+                continue
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+                loop.call_soon_threadsafe(_settle, own)
 
     def _connect(self) -> apsw.Connection:
         if self._connection is None:
@@ -204,14 +262,6 @@ class DatabaseWriter:
 
 def _has_durable(batch: list[WriteRequest]) -> bool:
     return any(request.urgency == "durable" for request in batch)
-
-
-def _hand_over(batch: list[WriteRequest]) -> None:
-    """Wake each event loop once, however many of its operations are done."""
-    for loop in {request.loop for request in batch}:
-        own = [request for request in batch if request.loop is loop]
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
-            loop.call_soon_threadsafe(_settle, own)
 
 
 def _settle(requests: list[WriteRequest]) -> None:

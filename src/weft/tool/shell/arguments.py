@@ -164,6 +164,8 @@ def parse_arguments(
             break
         if text.startswith("--"):
             name, equals, rest = text.partition("=")
+            if name.strip("-"):  # rg takes `----pre` for `--pre`
+                name = f"--{name.lstrip('-')}"
             candidates = _complete_option(name, value_options)
             value = field.ending(rest) if equals else None
             if not equals and candidates and remaining:

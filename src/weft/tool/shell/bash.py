@@ -298,7 +298,7 @@ async def _run_foreground(
 
 
 async def _make_trace(ctx: ToolContext) -> CommandTrace:
-    """Return what is noted of a command before it runs. A terminal of the editor has no supervisor."""
+    """Return the note to store before a command runs. A terminal of the editor has no supervisor."""
     supervised = ctx.resources.terminals is None and ctx.note is not note_nothing
     path = await asyncio.to_thread(ctx.resources.spill.new_path) if supervised else ""
     return CommandTrace(token=new_token(), record=f"{path}{RECORD_SUFFIX}" if path else "", watched=True)

@@ -62,7 +62,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 def judge_command(command: str, location: CommandLocation) -> Judgement:
     """Judge a command that runs at a location.
 
-    This never raises, whatever the text is. It blocks, because it follows links on the disk.
+    This never raises, for any text. It blocks, because it follows links on the disk.
 
     OpenCode asks about each simple command, and about the paths of nine programs. Here, a command is listed as written
     and as expanded. What a wrapper, a substitution or a script runs is listed as well. Every path of every program and

@@ -37,6 +37,7 @@ BROWSE_KEYS: Final = (
 SESSION_LIMIT: Final = 500
 # Below these widths, keys are above what they do, and the panel is a page.
 MIN_COLUMNS_WIDTH: Final = 60
+KEY_WIDTH: Final = 30
 MIN_SPLIT_WIDTH: Final = 70
 
 
@@ -182,7 +183,7 @@ class ScreenActions:
             self._app.tell(f"{transcript.words!r} was not found")
 
     def jump(self, *, forward: bool) -> None:
-        """Go to the prompt before or after the selected item, or what is at the top of the screen."""
+        """Go to the prompt before or after the selected item, or the item at the top of the screen if none is selected."""
         transcript = self._app.transcript
         here = transcript.cursor
         if here is None:
@@ -214,7 +215,7 @@ class ScreenActions:
         self._app.chat.start(self.read_tree())
 
     async def show_overview(self) -> None:
-        """Show what the panel shows on a page of its own: beside the transcript there is no room for it."""
+        """Show the contents of the panel on a page, for screens without room for the panel."""
         get_session(self._app.chat)
         await self.read_tree()
         await self._app.ask(PageScreen("Session", self._app.render_overview, self._app.palette))
@@ -532,7 +533,13 @@ def render_keys(keys: KeyMap, width: int) -> list[Line]:
 
 def _render_key(name: str, about: str, width: int) -> list[Line]:
     """Return a key and what it does, side by side if there is room."""
-    if width < MIN_COLUMNS_WIDTH:
+    if width < MIN_COLUMNS_WIDTH or len(name) > KEY_WIDTH:
         indent: Line = [("", "    ")]
-        return [[("ansiaccent", f"  {name}")], *wrap([("", about)], width, first=indent, rest=indent)]
-    return wrap([("", about)], width, first=[("ansiaccent", f"  {name:<30} ")], rest=[("", " " * 33)])
+        keys = wrap([("ansiaccent", name)], width, first=[("", "  ")], rest=[("", "  ")])
+        return [*keys, *wrap([("", about)], width, first=indent, rest=indent)]
+    return wrap(
+        [("", about)],
+        width,
+        first=[("ansiaccent", f"  {name:<{KEY_WIDTH}} ")],
+        rest=[("", " " * (KEY_WIDTH + 3))],
+    )

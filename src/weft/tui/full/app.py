@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
@@ -36,9 +37,9 @@ from weft.tui.full.widgets import (
     read_history,
 )
 from weft.tui.keys import ACTIONS, EDITING, KeyMap
-from weft.tui.overview import OverviewContext, render_overview
+from weft.tui.overview import OverviewContext, render_overview, render_welcome
 from weft.tui.render import LiveContext, render_live, squash
-from weft.tui.text import Line, cut, measure, to_plain_text, wrap
+from weft.tui.text import Line, cut, measure, to_plain_text
 from weft.tui.theme import ALIASES, WEFT, Palette
 from weft.tui.view import SessionView
 
@@ -102,6 +103,7 @@ class FullApp(App[None], inherit_bindings=False):
         self, chat: Chat, settings: FullSettings, make_actions: Callable[["FullApp"], KeyActions]
     ) -> None:
         super().__init__()
+        self._disable_tooltips = self._disable_notifications = True  # each screen would have widgets for them
         self.chat = chat
         self.settings = settings
         self.keys = KeyMap(settings.keybinds)
@@ -113,7 +115,7 @@ class FullApp(App[None], inherit_bindings=False):
         self.family: SessionTree | None = None
         self.note = ""
         self.sidebar_wanted: bool | None = None  # None: if there is room for it
-        self._actions = make_actions(self)
+        self._make_actions = make_actions
         self._suggester = Suggester(chat, COMMANDS)
         self.history: list[str] = []
         self._recalled: int | None = None
@@ -121,8 +123,16 @@ class FullApp(App[None], inherit_bindings=False):
         self._draft: str | None = None  # what was typed when a request came
         self._arrow, self._arrows = "", 0
         self._arrow_timer: Timer | None = None
+        # Most conversations need neither, so they are added when they are wanted.
+        self._child: ChildPane | None = None
+        self._search: SearchField | None = None
         self._searching = False
         self._loading_older = False
+
+    @cached_property
+    def _actions(self) -> KeyActions:
+        # When the first key is pressed: the first frame comes earlier without them.
+        return self._make_actions(self)
 
     # --- layout ---
 
@@ -133,29 +143,26 @@ class FullApp(App[None], inherit_bindings=False):
                 yield LineView(id="details", background="panel")
                 yield LinePanel(id="live")
                 yield SuggestionPanel(id="suggestions", background="element")
-                yield SearchField(id="search", placeholder="search", compact=True)
                 with Horizontal(id="prompt-row"):
                     yield LinePanel(id="prompt-mark", background="panel")
                     yield PromptArea(self.chat.pastes, id="prompt", vi=self.settings.vi)
-            yield ChildPane(id="child")
             yield LineView(id="sidebar", background="panel")
         yield LinePanel(id="status", background="element")
 
     def on_mount(self) -> None:
         if self.settings.history is not None:
             self.history = read_history(self.settings.history)
-        self.query_one("#search", Input).display = False
-        details = self.query_one("#details", LineView)
-        details.can_focus = details.display = False
-        sidebar = self.query_one("#sidebar", LineView)
-        sidebar.can_focus = sidebar.display = False  # until there is something to show in it
-        self.query_one("#child", ChildPane).display = False
+        for view in self.query(LineView):
+            view.can_focus = view.display = False  # until there is something to show in it
         self.prompt.set_text(self.chat.draft)
         self.give_focus(self.prompt)
         self.write(NO_FOCUS_REPORTS)  # nothing looks different without the focus, so nothing is drawn again
         if not self.settings.mouse:
             self.write(ALTERNATE_SCROLL)
-        self.call_after_refresh(self.sync)
+        self.transcript.set_width(self.size.width)
+        if ALIASES.get(self.settings.theme, self.settings.theme) not in self.palettes:
+            self.note = f"no theme {self.settings.theme!r}; {self.keys.describe('theme_list')} lists them"
+        self.sync()
 
     def on_unmount(self) -> None:
         if not self.settings.mouse:
@@ -215,7 +222,7 @@ class FullApp(App[None], inherit_bindings=False):
     # --- drawing ---
 
     def sync(self) -> None:
-        """Show what is new."""
+        """Show everything that is new since the last call."""
         with suppress(NoMatches):  # it is being opened or closed
             self._sync_transcript()
             self._sync_child()
@@ -227,22 +234,8 @@ class FullApp(App[None], inherit_bindings=False):
         view, transcript = self.chat.view, self.transcript
         tail = self._render_tail(view, transcript.lines.width)
         if view is None and not self.chat.items:
-            tail = self._render_welcome()
+            tail = render_welcome(self.keys.describe, transcript.lines.width)
         transcript.sync(self.chat.items, tail, self.palette)
-
-    def _render_welcome(self) -> list[Line]:
-        keys = self.keys.describe
-        rows = (
-            (keys("input_submit"), "sends the prompt; @ mentions a file, / is a command, ! is for the shell"),
-            (keys("session_list"), "continues an earlier session"),
-            (keys("model_list"), "chooses a model"),
-            (keys("help"), "shows all keys"),
-        )
-        lines: list[Line] = [[], [("bold ansiaccent", "weft")], []]
-        width, rest = self.transcript.lines.width, [("", " " * 12)]
-        for key, about in rows:
-            lines += wrap([("dim", about)], width, first=[("ansigreen", f"{key:<12}")], rest=rest)
-        return lines
 
     def _render_tail(self, view: SessionView | None, width: int) -> list[Line]:
         context = LiveContext(
@@ -251,9 +244,13 @@ class FullApp(App[None], inherit_bindings=False):
         return render_live(view, context)
 
     def _sync_child(self) -> None:
-        pane, watched = self.query_one("#child", ChildPane), self.chat.watched
-        pane.display = watched is not None
-        if watched is not None:
+        pane, watched = self._child, self.chat.watched
+        if pane is None and watched is not None:
+            self._child = ChildPane(id="child")
+            self.chat.start(self._add_child_pane(self._child))
+        elif pane is not None:
+            pane.display = watched is not None
+        if pane is not None and watched is not None:
             transcript = pane.query_one(TranscriptView)
             transcript.sync(
                 watched.items, self._render_tail(watched.view, transcript.lines.width), self.palette
@@ -261,6 +258,10 @@ class FullApp(App[None], inherit_bindings=False):
             state = "working" if watched.view.is_busy or watched.view.calls else "child session"
             head: Line = [("bold ansiaccent", squash(watched.view.status.title)), ("dim", f"  {state}")]
             pane.query_one(LinePanel).set_lines([cut(head, max(pane.size.width - 2, 1))], self.palette)
+
+    async def _add_child_pane(self, pane: ChildPane) -> None:
+        await self.query_one("#body").mount(pane, before="#sidebar")
+        self.sync()
 
     def _sync_request(self) -> None:
         """Show the open request: what is asked can be scrolled, the choices are always seen."""
@@ -293,9 +294,8 @@ class FullApp(App[None], inherit_bindings=False):
     def _sync_sidebar(self) -> None:
         sidebar = self.query_one("#sidebar", LineView)
         room = self.size.width >= MIN_SIDEBAR_WIDTH and self.chat.watched is None
-        sidebar.display = (room if self.sidebar_wanted is None else self.sidebar_wanted) and bool(
-            self.chat.view
-        )
+        wanted = room if self.sidebar_wanted is None else self.sidebar_wanted
+        sidebar.display = wanted and self.chat.view is not None
         if sidebar.display:
             sidebar.set_lines([[], *self.render_overview(SIDEBAR_WIDTH - 3)], self.palette)
 
@@ -335,6 +335,8 @@ class FullApp(App[None], inherit_bindings=False):
         keys = self.keys.describe
         if self.keys.is_pending:
             return [f"{self.keys.leader} …"]
+        if self._searching:
+            return ["Enter finds", "Esc ends the search"]
         if self.is_browsing:
             return ["Esc back", "/ search", "⏎ fold", "y copy", "{ } prompts"]
         if self.prompt.is_normal:
@@ -385,14 +387,9 @@ class FullApp(App[None], inherit_bindings=False):
 
     def press(self, key: str, character: str | None = None) -> bool:
         """Handle a key of the main screen. Return False if it is text for what has the focus."""
-        if self.note:
-            self.note = ""
-        if (
-            key in ("up", "down")
-            and not self.settings.mouse
-            and not self.suggestions.is_open
-            and not self.keys.is_pending
-        ):
+        self.note = ""
+        is_taken = self.settings.mouse or self.suggestions.is_open or self.keys.is_pending
+        if key in ("up", "down") and not is_taken:
             self._collect_arrow(key)
             return True
         self._flush_arrows()
@@ -431,11 +428,10 @@ class FullApp(App[None], inherit_bindings=False):
 
     def _list_active(self) -> Sequence[str]:
         """Return the actions that a key may mean now, the nearest first."""
-        has_text = bool(self.prompt.text)
         if self.is_browsing:
             return [each for each in MAIN_ACTIONS if each not in ("agent_cycle", "agent_cycle_reverse")]
         own = ["input_submit", "input_newline"]
-        if has_text:
+        if self.prompt.text:
             # Where OpenCode binds a key twice, what is being typed comes first: Ctrl-D deletes before it leaves.
             return [*own, "input_clear", *EDITING, *MAIN_ACTIONS]
         return [*own, *MAIN_ACTIONS, *EDITING]
@@ -567,7 +563,10 @@ class FullApp(App[None], inherit_bindings=False):
     # --- search in the transcript ---
 
     def begin_search(self) -> None:
-        field = self.query_one("#search", Input)
+        if self._search is None:
+            self._search = SearchField(id="search", placeholder="search", compact=True)
+            self.query_one("#main").mount(self._search, before="#prompt-row")
+        field = self._search
         self._searching = field.display = True
         field.value = ""
         self.give_focus(field)
@@ -575,7 +574,8 @@ class FullApp(App[None], inherit_bindings=False):
     def _press_search(self, key: str) -> bool:
         if key not in ("enter", "escape", "ctrl+c"):
             return False
-        self._searching = self.query_one("#search", Input).display = False
+        assert self._search is not None, "it has the focus"
+        self._searching = self._search.display = False
         self.give_focus(self.transcript)
         if key != "enter":
             self.transcript.mark("")

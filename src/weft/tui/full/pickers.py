@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from weft.model.display import sanitize
 from weft.model.session import SessionInfo, get_weft_data, is_archived
-from weft.tui.full.widgets import LinePanel, LineView
+from weft.tui.full.widgets import LinePanel, LineView, SteadyInput
 from weft.tui.render import squash
 from weft.tui.text import Line, cut, measure, wrap
 from weft.tui.theme import Palette
@@ -20,12 +20,13 @@ Chosen = TypeVar("Chosen")
 MAX_ROWS: Final = 500
 MIN_LIST_HEIGHT: Final = 3
 CHROME: Final = 8  # the lines of a picker that are no rows
-SHARE: Final = 0.9  # of the height of the screen
+SHARE: Final = 0.9  # of the width and the height of the screen
+MAX_WIDTH: Final = 100
 _DAY, _HOUR, _MINUTE = 86_400_000, 3_600_000, 60_000
 
 
 class PickerRow(NamedTuple, Generic[Chosen]):
-    """A row: what it stands for, its name, and words about it. `depth` indents it in a tree."""
+    """A row: its value, its name, and a description. `depth` indents it in a tree."""
 
     value: Chosen
     name: str
@@ -50,7 +51,7 @@ class Picker(ModalScreen[Chosen | None], Generic[Chosen]):
     def compose(self) -> ComposeResult:
         with Vertical(id="picker"):
             yield LinePanel(id="picker-title")
-            yield Input(id="picker-words", placeholder="type to filter", compact=True)
+            yield SteadyInput(id="picker-words", placeholder="type to filter", compact=True)
             yield LineView(id="picker-rows", background="panel")
             yield LinePanel(id="picker-hint")
 
@@ -100,7 +101,9 @@ class Picker(ModalScreen[Chosen | None], Generic[Chosen]):
             [[("bold ansiaccent", self._title), ("dim", f"  {len(self._shown)}")]], palette
         )
         rows = self.query_one(LineView)
-        width = max(rows.size.width - 3, 10)
+        # Before the first layout, the width that the style sheet will give to the rows.
+        outer = rows.size.width or min(int(self.app.size.width * SHARE), MAX_WIDTH) - 2
+        width = max(outer - 3, 10)
         lines = [self._draw_row(row, at == self._at, width) for at, row in enumerate(self._shown)]
         rows.styles.height = max(min(len(lines), int(self.app.size.height * SHARE) - CHROME), MIN_LIST_HEIGHT)
         rows.set_lines(lines or [[("dim", "nothing matches")]], palette)

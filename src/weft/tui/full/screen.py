@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from textual.theme import BUILTIN_THEMES
 
 from weft.tui.chat import Chat
-from weft.tui.full.actions import ScreenActions
-from weft.tui.full.app import FullApp, FullSettings
+from weft.tui.full.app import FullApp, FullSettings, KeyActions
 from weft.tui.theme import THEMES, WEFT, Palette
 from weft.tui.view import Item
 
@@ -30,7 +29,7 @@ class FullScreen:
         return True
 
     def make_app(self, chat: Chat) -> FullApp:
-        self._app = FullApp(chat, self._settings, ScreenActions)
+        self._app = FullApp(chat, self._settings, make_actions)
         return self._app
 
     async def run(self, chat: Chat) -> None:
@@ -62,6 +61,12 @@ class FullScreen:
         if self._app is not None and self._app.is_running:
             self._app.chat.draft = self._app.prompt.text
             self._app.exit()
+
+
+def make_actions(app: FullApp) -> KeyActions:
+    from weft.tui.full.actions import ScreenActions  # noqa: PLC0415  nothing was pressed yet
+
+    return ScreenActions(app)
 
 
 def list_palettes(files: Mapping[str, Palette]) -> dict[str, Palette]:

@@ -3,7 +3,7 @@
 import os
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol, Self, cast
 
 from rich.segment import Segment
 from rich.style import Style
@@ -19,7 +19,7 @@ from textual.widgets import Input, TextArea
 from weft.tui.complete import Suggestion
 from weft.tui.paste import Pastes
 from weft.tui.render import squash
-from weft.tui.text import Line, cut, to_plain_text
+from weft.tui.text import EMPTY_LINE, Line, cut, to_plain_text
 from weft.tui.theme import TRANSPARENT, Palette
 from weft.tui.transcript import TranscriptLines
 from weft.tui.vi import Effect, ViKeys
@@ -87,13 +87,26 @@ class LineWidget(Widget):
         self._background = background
         self._indent = indent
         self._drawn: dict[int, tuple[Line, Strip]] = {}
+        self._rendered: tuple[Region, Size, list[Strip]] | None = None
+        self._area = Size(0, 0)  # of the lines that are rendered now: Textual takes long to find its size
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        # Textual would look up borders, padding and filters for each line; there are none.
+        # Textual would look up borders, padding and filters for each line; there are none. It asks for the lines of all
+        # widgets whenever one of them has changed.
+        self._area = area = self.size
+        if self._rendered is not None and self._rendered[:2] == (crop, area):
+            return self._rendered[2]
         strips = [self.render_line(y) for y in range(crop.y, crop.bottom)]
-        if crop.x or crop.right != self.size.width:
-            return [strip.crop(crop.x, crop.right) for strip in strips]
+        if crop.x or crop.right != area.width:
+            strips = [strip.crop(crop.x, crop.right) for strip in strips]
+        self._rendered = (crop, area, strips)
         return strips
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        self._rendered = None
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def draw(self, line: Line, palette: Palette, background: str = "") -> Strip:
         """Return a line, indented, that fills the width."""
@@ -103,7 +116,7 @@ class LineWidget(Widget):
         if len(self._drawn) > MAX_DRAWN:
             self._drawn.clear()
         back: str = background or getattr(palette, self._background)
-        strip = to_strip([("", " " * self._indent), *line], self.size.width, palette, back)
+        strip = to_strip([("", " " * self._indent), *line], self._area.width, palette, back)
         self._drawn[id(line)] = (line, strip)
         return strip
 
@@ -134,13 +147,13 @@ class LinePanel(LineWidget):
 
     def render_line(self, y: int) -> Strip:
         if self.palette is None:
-            return Strip.blank(self.size.width)
-        line = self._lines[y] if y < len(self._lines) else []
+            return Strip.blank(self._area.width)
+        line = self._lines[y] if y < len(self._lines) else EMPTY_LINE
         return self.draw(line, self.palette)
 
 
 class SuggestionPanel(LinePanel):
-    """What can follow the text before the cursor. A key chooses one of it."""
+    """Suggestions for what to type next. A key chooses one."""
 
     def __init__(self, *, id: str, background: str) -> None:
         super().__init__(id=id, background=background)
@@ -156,7 +169,7 @@ class SuggestionPanel(LinePanel):
         return self._suggestions[self._at] if self._at >= 0 else None
 
     def suggest(self, suggestions: list[Suggestion], palette: Palette) -> None:
-        """Show suggestions, of which none is chosen yet; none at all closes the panel."""
+        """Show suggestions, with none chosen yet. Without suggestions, close the panel."""
         self._suggestions, self._at, self.palette = suggestions[:MAX_SUGGESTIONS], -1, palette
         self._show()
 
@@ -227,11 +240,11 @@ class LineView(LineWidget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         if self.palette is None:
-            return Strip.blank(self.size.width)
+            return Strip.blank(self._area.width)
         number = y + self.top
-        line = self._lines[number] if number < len(self._lines) else []
+        line = self._lines[number] if number < len(self._lines) else EMPTY_LINE
         strip = self.draw(line, self.palette)
-        return add_scrollbar(strip, y, ScrollPlace(self.top, self.count, self.size), self.palette)
+        return add_scrollbar(strip, y, ScrollPlace(self.top, self.count, self._area), self.palette)
 
 
 class ScrollPlace(NamedTuple):
@@ -277,7 +290,10 @@ class TranscriptView(LineWidget, can_focus=True):
     # --- content ---
 
     def sync(self, items: list[Item], tail: list[Line], palette: Palette) -> None:
-        """Show the items that are new since the last call, and the open end. Another list is another session."""
+        """Show the items that are new since the last call, and the open end.
+
+        A different list belongs to a different session, and is shown from the beginning.
+        """
         if items is not self._source:
             self._source, self._taken, self.follows, self.cursor = items, 0, True, None
             levels = self.lines.tools, self.lines.reasoning
@@ -299,6 +315,10 @@ class TranscriptView(LineWidget, can_focus=True):
         """Adapt to a changed number of lines. `shift` is how far they moved down."""
         self.top = self.end if self.follows else min(max(0, self.top + shift), self.end)
         self.refresh()
+
+    def set_width(self, width: int) -> None:
+        """Wrap lines for a width before the widget is laid out."""
+        self.lines.resize(max(width - GUTTER - 1, 10))
 
     def on_resize(self) -> None:
         self.forget_drawn()
@@ -400,7 +420,7 @@ class TranscriptView(LineWidget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         palette = self.palette
         if palette is None:
-            return Strip.blank(self.size.width)
+            return Strip.blank(self._area.width)
         number = y + self.top
         line = self.lines.get_line(number)
         entry = self.lines.find_entry(number) if self.lines.items else None
@@ -409,10 +429,10 @@ class TranscriptView(LineWidget, can_focus=True):
         background = palette.element if is_prompt else palette.background
         if is_chosen or self.words:
             mark = ("bold ansiaccent", "▌ " if is_chosen else "  ")
-            strip = to_strip([mark, *mark_words(line, self.words)], self.size.width, palette, background)
+            strip = to_strip([mark, *mark_words(line, self.words)], self._area.width, palette, background)
         else:
             strip = self.draw(line, palette, background)
-        return add_scrollbar(strip, y, ScrollPlace(self.top, self.lines.height, self.size), palette)
+        return add_scrollbar(strip, y, ScrollPlace(self.top, self.lines.height, self._area), palette)
 
 
 class KeyApp(Protocol):
@@ -435,7 +455,14 @@ def ask_first(widget: Widget, event: events.Key) -> None:
         event.prevent_default()
 
 
-class SearchField(Input):
+class SteadyInput(Input):
+    """One line of text. Its cursor does not blink: the screen would be drawn again twice a second while nothing happens."""
+
+    def on_mount(self) -> None:
+        self.cursor_blink = False
+
+
+class SearchField(SteadyInput):
     """Where the words of a search are typed."""
 
     async def _on_key(self, event: events.Key) -> None:
@@ -455,6 +482,7 @@ class PromptArea(TextArea):
         self._pastes = pastes
         self._vi = ViKeys() if vi else None
         self.highlight_cursor_line = False
+        self.cursor_blink = False  # as in `SteadyInput`
 
     @property
     def is_normal(self) -> bool:

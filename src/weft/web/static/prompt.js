@@ -9,6 +9,7 @@ const WORD = /(^|\s)@([^\s@]*)$/;
 export function Prompt({ id, session, conversation, settings, status, act, setFailure }) {
   const field = useRef(null);
   const picker = useRef(null);
+  const asked = useRef(null); // the word whose files are being looked for; null once nothing is to be completed
   const [text, setText] = useState(() => sessionStorage.getItem(`draft-${id}`) ?? "");
   const [files, setFiles] = useState([]);
   const [choice, setChoice] = useState({});
@@ -32,6 +33,7 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
   const variants = Object.keys(settings.models.get(model)?.variants ?? {});
 
   function complete(value, caret) {
+    asked.current = null;
     const before = value.slice(0, caret);
     const command = /^\/(\S*)$/.exec(before);
     if (command) {
@@ -42,22 +44,31 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
     }
     const word = WORD.exec(before);
     if (!word) {
-      setOffers({ list: [], at: 0 });
+      closeOffers();
       return;
     }
     const from = before.length - word[2].length - 1;
-    const named = settings.agents.filter((each) => each.mode !== "primary" && !each.hidden && each.name.startsWith(word[2])).map((each) => ({ label: `@${each.name}`, about: "agent", insert: `@${each.name} `, from }));
-    get(`/find/file?query=${encodeURIComponent(word[2])}`, { directory: session?.directory, limit: 12 }).then(
-      (found) => setOffers({ at: 0, list: [...named, ...found.slice(0, 12).map((path) => ({ label: path, about: "", insert: `@${path}${path.endsWith("/") ? "" : " "}`, from }))] }),
-      () => setOffers({ at: 0, list: named }),
+    const query = word[2];
+    const named = settings.agents.filter((each) => each.mode !== "primary" && !each.hidden && each.name.startsWith(query)).map((each) => ({ label: `@${each.name}`, about: "agent", insert: `@${each.name} `, from }));
+    // What no longer fits goes at once: Enter must not take an agent or a file that was offered for fewer letters.
+    setOffers((now) => ({ at: 0, list: [...named, ...now.list.filter((offer) => offer.path?.includes(query))] }));
+    asked.current = query;
+    get(`/find/file?query=${encodeURIComponent(query)}`, { directory: session?.directory, limit: 12 }).then(
+      (found) => asked.current === query && setOffers({ at: 0, list: [...named, ...found.slice(0, 12).map((path) => ({ label: path, path, about: "", insert: `@${path}${path.endsWith("/") ? "" : " "}`, from }))] }),
+      () => asked.current === query && setOffers({ at: 0, list: named }),
     );
+  }
+
+  function closeOffers() {
+    asked.current = null;
+    setOffers({ list: [], at: 0 });
   }
 
   function accept(offer) {
     const caret = field.current.selectionStart;
     const next = text.slice(0, offer.from) + offer.insert + text.slice(caret);
     setText(next);
-    setOffers({ list: [], at: 0 });
+    closeOffers();
     requestAnimationFrame(() => {
       const place = offer.from + offer.insert.length;
       field.current.focus();
@@ -70,7 +81,7 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
     if (!words && !files.length) return;
     setText("");
     setFiles([]);
-    setOffers({ list: [], at: 0 });
+    closeOffers();
     try {
       await sendPrompt({ id, session, settings, words, files, agent, model, variant: choice.variant, act, setFailure });
     } catch (error) {
@@ -90,7 +101,7 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
       accept(list[at]);
     } else if (list.length && event.key === "Escape") {
       event.preventDefault();
-      setOffers({ list: [], at: 0 });
+      closeOffers();
     } else if (event.key === "Enter" && !event.isComposing && (event.ctrlKey || event.metaKey || (!event.shiftKey && !IS_PHONE.matches))) {
       event.preventDefault();
       submit();

@@ -11,7 +11,7 @@ from weft.tool.mcp.login import McpLoginStore
 HERE, ELSEWHERE = "https://a.example/mcp", "https://b.example/mcp"
 
 
-def test_what_is_stored_counts_for_its_address_alone(tmp_path: Path) -> None:
+def test_a_stored_login_is_valid_for_its_address_only(tmp_path: Path) -> None:
     path = tmp_path / "mcp-auth.json"
     book = McpLoginStore(str(path))
     book.put("a", HERE, {"tokens": {"accessToken": "x"}})
@@ -23,7 +23,7 @@ def test_what_is_stored_counts_for_its_address_alone(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_opencode_wrote_besides_stays(tmp_path: Path) -> None:
+def test_fields_written_by_opencode_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "mcp-auth.json"
     path.write_text(json.dumps({"a": {"serverUrl": HERE, "codeVerifier": "v"}, "b": {"tokens": {}}, "c": 3}))
     book = McpLoginStore(str(path))
@@ -37,7 +37,7 @@ def test_what_opencode_wrote_besides_stays(tmp_path: Path) -> None:
     assert (book.remove("a"), book.remove("a")) == (True, False)
 
 
-def test_nothing_is_stored_by_looking(tmp_path: Path) -> None:
+def test_reading_stores_nothing(tmp_path: Path) -> None:
     book = McpLoginStore(str(tmp_path / "none" / "mcp-auth.json"))
     assert (book.find("a", HERE), book.list_names(), book.remove("a")) == ({}, [], False)
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from weft.tool.mcp.sdk.transport import LineReader
 
 
 @given(st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), max_size=12))
-def test_every_tool_has_a_name_of_its_own_that_every_api_takes(named: list[tuple[str, str]]) -> None:
+def test_every_tool_has_a_unique_name_that_every_api_accepts(named: list[tuple[str, str]]) -> None:
     taken: set[str] = set()
     for server, tool in named:
         key = make_tool_key(server, tool, taken)
@@ -19,18 +19,18 @@ def test_every_tool_has_a_name_of_its_own_that_every_api_takes(named: list[tuple
         taken.add(key)
 
 
-def test_names_are_opencodes_where_nothing_is_in_the_way() -> None:
+def test_names_are_those_of_opencode_if_possible() -> None:
     assert make_tool_key("my server", "get/thing.now", ()) == "my_server_get_thing_now"
     assert make_prompt_key("a:b", "c d", ()) == "a_b:c_d"
     assert make_tool_key("apply", "patch", {"apply_patch"}) == "apply_patch_2"
 
 
-def test_a_strangers_words_stay_on_their_line() -> None:
+def test_foreign_text_is_reduced_to_one_line() -> None:
     assert to_single_line("a\x1b[31m\nb\u202ec\x00", 50) == "a [31m b c"
     assert to_single_line("x" * 100, 10) == "x" * 9 + "…"
 
 
-def test_of_a_long_reason_the_beginning_and_the_end_are_shown() -> None:
+def test_a_long_reason_is_shortened_in_the_middle() -> None:
     assert cut_middle("short\nreason", 40) == "short reason"
     assert (
         cut_middle("it ended: " + "x" * 100 + "\nno such key", 40)
@@ -40,7 +40,7 @@ def test_of_a_long_reason_the_beginning_and_the_end_are_shown() -> None:
 
 
 @given(st.lists(st.binary(max_size=30).filter(lambda raw: b"\n" not in raw)), st.integers(1, 20))
-def test_lines_are_the_same_however_they_come(lines: list[bytes], size: int) -> None:
+def test_lines_do_not_depend_on_how_they_arrive(lines: list[bytes], size: int) -> None:
     raw = b"".join(line + b"\n" for line in lines)
     reader = LineReader()
     pieces = [raw[start : start + size] for start in range(0, len(raw), size)]

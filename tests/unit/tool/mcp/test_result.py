@@ -18,7 +18,7 @@ def image(data: str = "AA==", mime: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "data": data, "mimeType": mime}
 
 
-def test_texts_are_joined_and_files_stand_beside_them() -> None:
+def test_texts_are_joined_and_files_attached() -> None:
     answer = {
         "content": [
             text("one"),
@@ -55,25 +55,25 @@ def test_a_result_without_text_is_returned_as_json() -> None:
         ({"content": [], "isError": True}, "The tool failed, and did not say why."),
     ],
 )
-def test_a_failure_is_one(answer: dict[str, Any], said: str) -> None:
+def test_an_error_result_raises_an_error(answer: dict[str, Any], said: str) -> None:
     with pytest.raises(McpError, match=said):
         to_result(answer)
 
 
-def test_a_failure_has_an_end() -> None:
+def test_the_message_of_a_failure_is_bounded() -> None:
     with pytest.raises(McpError) as raised:
         to_result({"content": [text("x" * 1_000_000)], "isError": True})
     assert len(str(raised.value)) < 60_000
 
 
-def test_too_many_files_are_left_out_and_that_is_said() -> None:
+def test_too_many_files_are_omitted_with_a_notice() -> None:
     result = to_result({"content": [image() for _ in range(MAX_FILES + 3)]})
     assert len(result.attachments) == MAX_FILES
     assert "3 more files left out" in result.output
     assert to_result({"content": [image("A" * 30_000_000)]}).attachments == ()
 
 
-def test_what_a_file_says_it_is_cannot_break_its_address() -> None:
+def test_an_invalid_media_type_cannot_break_a_data_url() -> None:
     [file] = to_result({"content": [image(mime="image/png;x,y\n<script>")]}).attachments
     assert file.url == "data:image/png;base64,AA=="
     [file] = to_result({"content": [image(mime="<script>,")]}).attachments
@@ -85,11 +85,11 @@ def test_an_invalid_answer_counts_as_empty(answer: dict[str, Any]) -> None:
     assert to_result(answer).output == ""
 
 
-def test_a_server_does_not_say_that_its_output_was_cut() -> None:
+def test_metadata_of_a_server_cannot_claim_that_output_was_truncated() -> None:
     assert to_result({"content": [text("a")], "_meta": {"truncated": True}}).metadata == {}
 
 
-def test_a_prompt_is_its_words_whoever_says_them() -> None:
+def test_a_prompt_is_the_text_of_its_messages_of_any_role() -> None:
     answer = {
         "messages": [
             {"role": "user", "content": text("one")},
@@ -102,7 +102,7 @@ def test_a_prompt_is_its_words_whoever_says_them() -> None:
     assert to_prompt_text({"messages": None}) == ""
 
 
-def test_a_resource_is_words_and_files() -> None:
+def test_a_resource_is_converted_to_text_and_files() -> None:
     answer = {
         "contents": [
             {"uri": "a:b", "text": "one"},

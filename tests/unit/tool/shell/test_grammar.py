@@ -14,14 +14,14 @@ def tree_of(text: str) -> Node:
     return root
 
 
-def below(node: Node) -> Iterator[Node]:
+def list_nodes(node: Node) -> Iterator[Node]:
     yield node
     for child in node.children:
-        yield from below(child)
+        yield from list_nodes(child)
 
 
 def texts(text: str, type: str) -> list[str]:
-    return [node.text for node in below(tree_of(text)) if node.type == type]
+    return [node.text for node in list_nodes(tree_of(text)) if node.type == type]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def texts(text: str, type: str) -> list[str]:
         ("case $(a) in $(b)) $(c);; esac", ["$(a)", "$(b)", "$(c)"]),
     ],
 )
-def test_what_is_run_within_words_is_found(text: str, run: list[str]) -> None:
+def test_commands_inside_words_are_found(text: str, run: list[str]) -> None:
     assert texts(text, "command_substitution") == run
 
 
@@ -64,7 +64,7 @@ def test_what_is_run_within_words_is_found(text: str, run: list[str]) -> None:
     ],
 )
 def test_words_end_where_the_shell_ends_them(text: str, words: list[str]) -> None:
-    assert [node.text for node in below(tree_of(text)) if node.field in ("name", "argument")] == words
+    assert [node.text for node in list_nodes(tree_of(text)) if node.field in ("name", "argument")] == words
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_words_end_where_the_shell_ends_them(text: str, words: list[str]) -> Non
         "a=([$x]=1)",
     ],
 )
-def test_what_is_not_certain_is_not_read(text: str) -> None:
+def test_ambiguous_syntax_is_not_parsed(text: str) -> None:
     assert isinstance(parse(text), str)
 
 
-def test_texts_are_as_they_were_written() -> None:
+def test_the_text_of_a_node_is_its_source() -> None:
     text = 'echo "🎉 ¦ done" > 中文/Ж.txt && rm 🧶 ñ'
     root = tree_of(text)
     assert root.text == text

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from given.shell import ShellTree, make_shell_tree
+from weft.model.permission import UNKNOWN_START
 from weft.tool.shell.judgement import ShellRequest, judge_command
 from weft.tool.shell.paths import locate_command
 
@@ -16,7 +17,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> ShellTree:
 
 def parts(tree: ShellTree, command: str, permission: str) -> list[str]:
     return [
-        part.pattern for part in judge_command(command, tree.where()).actions if part.permission == permission
+        part.pattern
+        for part in judge_command(command, tree.locate()).actions
+        if part.permission == permission
     ]
 
 
@@ -48,7 +51,7 @@ def parts(tree: ShellTree, command: str, permission: str) -> list[str]:
         ("", [""]),
     ],
 )
-def test_each_command_is_asked_for_as_written_and_as_meant(
+def test_each_command_is_requested_as_written_and_as_meant(
     tree: ShellTree, command: str, patterns: list[str]
 ) -> None:
     assert parts(tree, command, "bash") == patterns
@@ -86,7 +89,7 @@ def test_each_command_is_asked_for_as_written_and_as_meant(
         ("ls && cd src; cat main.py", ["main.py", "src/main.py"], []),
     ],
 )
-def test_files_count_as_read_or_as_changed(
+def test_files_are_requested_as_read_or_edited(
     tree: ShellTree, command: str, read: list[str], edit: list[str]
 ) -> None:
     found = [path.removeprefix(f"{tree.project}/") for path in parts(tree, command, "read")]
@@ -107,14 +110,14 @@ def test_files_count_as_read_or_as_changed(
         ("cat src/up/README.md", []),
     ],
 )
-def test_what_lies_outside_is_known_by_its_real_path(
+def test_paths_outside_of_the_project_are_requested_by_their_real_path(
     tree: ShellTree, command: str, outside: list[str]
 ) -> None:
     assert parts(tree, command, "external_directory") == [path.format(top=tree.top) for path in outside]
 
 
-def test_what_is_asked_comes_by_permission_what_leads_out_first(tree: ShellTree) -> None:
-    where = tree.where()
+def test_requests_are_sorted_by_permission_with_external_directories_first(tree: ShellTree) -> None:
+    where = tree.locate()
     assert judge_command("cat link.txt > x; make", where).requests == (
         ShellRequest(
             permission="external_directory",
@@ -138,7 +141,7 @@ def test_what_is_asked_comes_by_permission_what_leads_out_first(tree: ShellTree)
 
 
 @pytest.mark.parametrize("command", ["cat ../outside/secret.txt", "cat /etc/hostname", "touch /x"])
-def test_a_worktree_that_is_the_root_of_the_disk_admits_nothing(tree: ShellTree, command: str) -> None:
+def test_a_worktree_at_the_root_of_the_disk_contains_nothing(tree: ShellTree, command: str) -> None:
     where = locate_command(str(tree.project), "/", tree.environment())
     asked = [each.permission for each in judge_command(command, where).requests]
     assert "external_directory" in asked
@@ -152,13 +155,23 @@ def test_a_worktree_that_is_the_root_of_the_disk_admits_nothing(tree: ShellTree,
         "until false; do pushd ..; rm x; done",
     ],
 )
-def test_a_directory_that_changes_in_a_loop_may_be_anywhere(tree: ShellTree, command: str) -> None:
-    asked = [each.permission for each in judge_command(command, tree.where()).requests]
-    assert "external_directory" in asked
+def test_a_directory_changed_in_a_loop_is_unknown(tree: ShellTree, command: str) -> None:
+    for permission in ("external_directory", "edit"):
+        assert [each for each in parts(tree, command, permission) if each.startswith(UNKNOWN_START)] != []
 
 
-def test_an_unknown_command_may_do_anything(tree: ShellTree) -> None:
-    judgement = judge_command("if then", tree.where())
+def test_a_file_whose_name_would_be_taken_for_an_option_makes_a_pattern_unclear(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    where = locate_command(str(tmp_path), str(tmp_path), {"PATH": "/usr/bin:/bin", "HOME": "/home/ada"})
+    reasons = [action.why for action in judge_command("cat *", where).actions]
+    assert "the name of a file would be taken for an option" not in reasons
+    (tmp_path / "-n").write_text("")
+    reasons = [action.why for action in judge_command("cat *", where).actions]
+    assert "the name of a file would be taken for an option" in reasons
+
+
+def test_an_unknown_command_needs_every_permission(tree: ShellTree) -> None:
+    judgement = judge_command("if then", tree.locate())
     why = ("it is not shell syntax that we can read",)
     assert judgement.requests == tuple(
         ShellRequest(
@@ -189,16 +202,18 @@ def test_an_unknown_command_may_do_anything(tree: ShellTree) -> None:
         ("echo $X", ()),
     ],
 )
-def test_a_lasting_yes_covers_the_beginning_where_that_says_enough(
+def test_a_lasting_grant_covers_a_prefix_of_the_command_if_that_is_specific_enough(
     tree: ShellTree, command: str, always: tuple[str, ...]
 ) -> None:
-    (request,) = [each for each in judge_command(command, tree.where()).requests if each.permission == "bash"]
+    (request,) = [
+        each for each in judge_command(command, tree.locate()).requests if each.permission == "bash"
+    ]
     assert request.always == always
 
 
-def test_a_directory_below_the_worktree_is_inside_with_all_of_it(tree: ShellTree) -> None:
+def test_everything_below_the_worktree_is_inside(tree: ShellTree) -> None:
     src = ShellTree(top=tree.top)
-    where = src.where()
+    where = src.locate()
     assert judge_command("cat ../README.md", where).requests[0].permission == "external_directory"
     below = type(where)(
         directory=str(tree.project / "src"),
@@ -209,7 +224,7 @@ def test_a_directory_below_the_worktree_is_inside_with_all_of_it(tree: ShellTree
     assert [each.permission for each in judge_command("cat ../README.md", below).requests] == ["read", "bash"]
 
 
-def test_a_link_that_leads_in_a_circle_is_looked_at_all_the_same(tmp_path: Path) -> None:
+def test_a_circular_link_is_judged(tmp_path: Path) -> None:
     tree = make_shell_tree(tmp_path)
     (tree.project / "a").symlink_to("b")
     (tree.project / "b").symlink_to("a")

@@ -44,12 +44,12 @@ from weft.tool.shell.walk import split_steps
         ("", []),
     ],
 )
-def test_what_a_script_of_sed_does(script: str, expected: list[SedAction] | None) -> None:
+def test_the_effects_of_sed_scripts_are_found(script: str, expected: list[SedAction] | None) -> None:
     assert parse_sed_script(script) == expected
 
 
 def state_of(tmp_path: Path) -> ShellState:
-    return ShellState(make_shell_tree(tmp_path).where())
+    return ShellState(make_shell_tree(tmp_path).locate())
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def state_of(tmp_path: Path) -> ShellState:
         ("x = '/etc/hosts'", ["external_directory", "read"]),
     ],
 )
-def test_what_code_reaches_for(tmp_path: Path, code: str, permissions: list[str]) -> None:
+def test_the_effects_of_python_code_are_found(tmp_path: Path, code: str, permissions: list[str]) -> None:
     state = state_of(tmp_path)
     examine_code(code, state)
     assert [part.permission for part in state.actions.values()] == permissions
@@ -84,7 +84,7 @@ def test_what_code_reaches_for(tmp_path: Path, code: str, permissions: list[str]
         ("{ getline x }", False),
     ],
 )
-def test_whether_an_awk_program_only_tells(tmp_path: Path, program: str, quiet: bool) -> None:
+def test_awk_programs_that_only_print_are_recognised(tmp_path: Path, program: str, quiet: bool) -> None:
     assert examine_awk_program(program, state_of(tmp_path)) is quiet
 
 
@@ -101,7 +101,7 @@ def test_whether_an_awk_program_only_tells(tmp_path: Path, program: str, quiet: 
         ("( " * 130 + "ls" + " )" * 130, "it is nested too deeply to be judged"),
     ],
 )
-def test_shell_that_may_mean_something_else_is_not_read(text: str, why: str) -> None:
+def test_ambiguous_commands_are_not_parsed(text: str, why: str) -> None:
     assert parse(text) == why
 
 
@@ -115,13 +115,13 @@ def test_shell_that_may_mean_something_else_is_not_read(text: str, why: str) -> 
         ("a > x && b", ["", "&&"]),
     ],
 )
-def test_a_statement_is_taken_apart_in_order(text: str, operators: list[str]) -> None:
+def test_a_statement_is_split_in_order(text: str, operators: list[str]) -> None:
     root = parse(text)
     assert not isinstance(root, str)
     assert [step.operator for step in split_steps(root.named_children[0])] == operators
 
 
-def test_a_pattern_stands_for_files_or_for_itself(tmp_path: Path) -> None:
+def test_a_pattern_stands_for_matching_files_or_for_itself(tmp_path: Path) -> None:
     project = str(make_shell_tree(tmp_path).project)
     assert expand_glob("src/*.py", project) == ["src/main.py"]
     assert expand_glob("src/ma[a-z]n.p[[:alpha:]]", project) == ["src/main.py"]
@@ -133,27 +133,27 @@ def test_a_pattern_stands_for_files_or_for_itself(tmp_path: Path) -> None:
     assert expand_glob("*.txt", str(tmp_path)) is None
 
 
-def test_two_stars_are_every_directory_below() -> None:
+def test_a_double_star_lists_every_directory_below() -> None:
     assert list_deep_glob("src/**/*.py", "/x") == FileListing(roots=("/x/src",), name="*.py", hidden=False)
     assert list_deep_glob("**/.env", "/x") == FileListing(roots=("/x/",), name=".env", hidden=True)
     assert list_deep_glob("**", "/x") == FileListing(roots=("/x/",), hidden=False)
 
 
-def test_among_the_files_of_a_list_some_are_notable(tmp_path: Path) -> None:
+def test_sensitive_files_of_a_listing_are_found(tmp_path: Path) -> None:
     project = make_shell_tree(tmp_path).project
 
-    def found(*, links: bool, **more: str | bool) -> set[str]:
+    def find(*, links: bool, **more: str | bool) -> set[str]:
         listing = FileListing(roots=(str(project),), **more)  # type: ignore[arg-type]
         return {path.removeprefix(f"{project}/") for path in find_sensitive(listing, links=links)}
 
-    assert found(links=False) == {".env", ".env.example", "config/.env.local"}
-    assert found(links=False, name=".env") == {".env"}
-    assert found(links=False, hidden=False) == set()
-    assert {"out", "link.txt", ".env"} <= found(links=True)
-    assert found(links=True, name="*.txt") == {"link.txt", "link1.txt"}
+    assert find(links=False) == {".env", ".env.example", "config/.env.local"}
+    assert find(links=False, name=".env") == {".env"}
+    assert find(links=False, hidden=False) == set()
+    assert {"out", "link.txt", ".env"} <= find(links=True)
+    assert find(links=True, name="*.txt") == {"link.txt", "link1.txt"}
 
 
-def test_the_files_of_a_list_are_named_if_they_are_not_too_many(tmp_path: Path) -> None:
+def test_the_files_of_a_listing_are_named_unless_there_are_too_many(tmp_path: Path) -> None:
     project = make_shell_tree(tmp_path).project
     assert list_files(FileListing(roots=(str(project),), name="*.py")) is not None
     assert list_files(FileListing(roots=(str(project / "build"),))) == [str(project / "build/out.o")]
@@ -163,9 +163,9 @@ def test_the_files_of_a_list_are_named_if_they_are_not_too_many(tmp_path: Path) 
     assert list_files(FileListing(roots=(str(project / "build"),))) is None
 
 
-def test_where_a_path_leads(tmp_path: Path) -> None:
+def test_paths_are_resolved(tmp_path: Path) -> None:
     tree = make_shell_tree(tmp_path)
-    where, project, top = tree.where(), str(tree.project), str(tree.top)
+    where, project, top = tree.locate(), str(tree.project), str(tree.top)
     assert where.resolve("src", project) == ResolvedPath(
         path=f"{project}/src", real=f"{project}/src", inside=True
     )
@@ -199,5 +199,5 @@ def test_without_a_checkout_only_the_directory_is_inside(tmp_path: Path) -> None
         ("env", False),
     ],
 )
-def test_a_secret_is_known_by_its_name(name: str, secret: bool) -> None:
+def test_secret_files_are_recognised_by_name(name: str, secret: bool) -> None:
     assert is_secret(name) is secret

@@ -93,7 +93,7 @@ AROUND = (
 )
 
 
-def put(text: str, around: str) -> str:
+def embed(text: str, around: str) -> str:
     return (
         around.replace("{q}", "{0}").format(shlex.quote(text))
         if "{q}" in around
@@ -103,7 +103,7 @@ def put(text: str, around: str) -> str:
 
 # A command put into one thing, and that into the next.
 structures = st.builds(
-    lambda spelling, around: reduce(put, around, spelling),
+    lambda spelling, around: reduce(embed, around, spelling),
     st.sampled_from(SPELLINGS),
     st.lists(st.sampled_from(AROUND), max_size=4),
 )
@@ -119,7 +119,7 @@ def test_a_forbidden_command_is_found_in_any_structure(command: str) -> None:
 @given(st.lists(st.sampled_from(AROUND), max_size=3))
 def test_a_parsed_command_is_denied(around: list[str]) -> None:
     """A command that can be parsed is denied, not merely asked about."""
-    command = reduce(put, around, "rm x")
+    command = reduce(embed, around, "rm x")
     explanation = explain(command, WHERE, NO_RM)
     unread = any(each.part.why for each in explanation.parts)
     assert explanation.verdict == "deny" or unread
@@ -140,17 +140,17 @@ SHELL = st.text(alphabet="ab rm/.'\"\\$(){}[]<>|&;`~*?=!#\n\t-_0@:,+%^", max_siz
 @example("~\0")
 @example("<[**]")
 @example("cd $'\\x80'; cat x")
-def test_judging_never_fails_and_always_says_the_same(text: str) -> None:
+def test_judging_never_fails_and_is_deterministic(text: str) -> None:
     first = judge_command(text, WHERE)
     assert first.requests
     assert judge_command(text, WHERE) == first
 
 
-def test_judging_a_directory_that_changes_meanwhile_does_not_fail() -> None:
+def test_judging_does_not_fail_if_a_directory_changes_meanwhile() -> None:
     assert judge_command("zip -r x /proc/1", WHERE).requests
 
 
 @settings(max_examples=300, deadline=None)
 @given(SHELL)
-def test_whatever_it_is_it_is_asked_for_as_a_command(text: str) -> None:
+def test_every_text_is_requested_as_a_command(text: str) -> None:
     assert [each.permission for each in judge_command(text, WHERE).requests].count("bash") == 1

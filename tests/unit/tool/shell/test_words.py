@@ -33,7 +33,7 @@ KNOWN: dict[str, Sequence[Value]] = {
 WORDS = WordReader(lookup=KNOWN.get, output=lambda _: None, home="/home/ada")
 
 
-def word_of(text: str) -> Node:
+def parse_word(text: str) -> Node:
     root = parse(f"echo {text}")
     assert not isinstance(root, str), root
     return root.children[0].children[1]
@@ -72,7 +72,7 @@ def word_of(text: str) -> Node:
     ],
 )
 def test_a_word_is_read_as_the_shell_reads_it(text: str, readings: list[tuple[str, ...]]) -> None:
-    found = WORDS.list_expansions(word_of(text))
+    found = WORDS.list_expansions(parse_word(text))
     assert [tuple(field.text for field in reading) for reading in found] == readings
 
 
@@ -92,24 +92,24 @@ def test_a_word_is_read_as_the_shell_reads_it(text: str, readings: list[tuple[st
         ("a", ""),
     ],
 )
-def test_what_is_wild_in_a_word_is_wild_and_nothing_else(text: str, glob_pattern: str) -> None:
-    ((field,),) = WORDS.list_expansions(word_of(text))
+def test_only_unquoted_wildcards_are_wildcards(text: str, glob_pattern: str) -> None:
+    ((field,),) = WORDS.list_expansions(parse_word(text))
     assert field.glob_pattern == glob_pattern
 
 
-def test_a_file_of_a_listing_stays_a_file_of_it() -> None:
+def test_a_file_from_a_listing_keeps_its_listing() -> None:
     listing = FileListing(roots=("/x",))
-    ((field,),) = WORDS.list_expansions(word_of("$list"))
+    ((field,),) = WORDS.list_expansions(parse_word("$list"))
     assert field == Field("⟦$list⟧", listing=listing)
-    assert WORDS.list_expansions(word_of("$list.bak")) == [(Field("⟦$list.bak⟧", listing=listing),)]
-    assert WORDS.list_expansions(word_of("a/$list")) == [(unknown_field("a/$list"),)]
+    assert WORDS.list_expansions(parse_word("$list.bak")) == [(Field("⟦$list.bak⟧", listing=listing),)]
+    assert WORDS.list_expansions(parse_word("a/$list")) == [(unknown_field("a/$list"),)]
 
 
-def test_too_many_ways_to_read_a_word_are_none() -> None:
-    assert WORDS.list_expansions(word_of("$two$two$two$two$two")) == [
+def test_a_word_with_too_many_expansions_is_unknown() -> None:
+    assert WORDS.list_expansions(parse_word("$two$two$two$two$two")) == [
         (unknown_field("$two$two$two$two$two"),)
     ]
-    assert WORDS.list_expansions(word_of("{1..1000}")) == [(unknown_field("{1..1000}"),)]
+    assert WORDS.list_expansions(parse_word("{1..1000}")) == [(unknown_field("{1..1000}"),)]
 
 
 @pytest.mark.parametrize(
@@ -156,24 +156,24 @@ def fields(text: str) -> Fields:
         ("-m x -o y", ParsedArguments(options=(("-m", Field("x")),), words=fields("-o y"))),
     ],
 )
-def test_options_and_words_are_told_apart(line: str, given: ParsedArguments) -> None:
+def test_options_and_arguments_are_told_apart(line: str, given: ParsedArguments) -> None:
     assert (
         parse_arguments(fields(line), split_names("-o -m --output --outline"), last_options=split_names("-m"))
         == given
     )
 
 
-def test_from_the_first_word_on_all_may_belong_to_another_command() -> None:
+def test_everything_after_the_first_argument_may_belong_to_another_command() -> None:
     given = parse_arguments(fields("-a x -b y"), until_word=True)
     assert given == ParsedArguments(options=(("-a", None),), words=fields("x -b y"))
 
 
-def test_the_value_of_an_option_is_as_wild_as_it_was() -> None:
+def test_wildcards_in_the_value_of_an_option_are_kept() -> None:
     (option,) = parse_arguments((Field("--output=*.x", "--output=*.x"),), split_names("--output")).options
     assert option == ("--output", Field("*.x", "*.x"))
 
 
-def test_a_hole_that_may_be_no_word_takes_its_blank_along() -> None:
+def test_an_unknown_word_that_may_be_empty_includes_its_blank() -> None:
     assert join_fields((Field("ls"), unknown_field("$X"), Field("b"))) == "ls⟦ $X⟧ b"
     assert join_fields((unknown_field("$X"), Field("b"))) == "⟦$X⟧ b"
     assert join_fields((Field("ls"), Field("a⟦$X⟧"))) == "ls a⟦$X⟧"
@@ -205,5 +205,5 @@ def test_the_first_words_of_a_command_name_its_action(words: str, count: int) ->
         ("", ""),
     ],
 )
-def test_a_lasting_yes_is_as_narrow_as_it_has_to_be(words: str, always: str) -> None:
+def test_a_lasting_grant_is_as_narrow_as_necessary(words: str, always: str) -> None:
     assert to_always_pattern(words.split()) == always

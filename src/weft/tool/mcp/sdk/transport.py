@@ -107,7 +107,7 @@ class LineReader:
 
 # Lines that are not messages are skipped, as the library does, but not without a limit.
 MAX_INVALID_LINES: Final = 1000
-# Pause after so many messages in a row, so that other tasks can run.
+# Pause after this many messages in a row, so that other tasks can run.
 MESSAGES_PER_PAUSE: Final = 256
 PAUSE_SECONDS: Final = 0.005
 MAX_STDERR_BYTES: Final = 2000

@@ -114,7 +114,8 @@ def _list_printf_variables(texts: list[str]) -> list[str]:
         return [text.removeprefix("-v") for text in texts if text != "-v"]
     if texts[:1] and texts[0].startswith("-") and has_hole(texts[0]):
         return texts[:1]
-    return texts[1:2] if texts[:1] and has_hole(texts[0]) and _NAME.fullmatch(" ".join(texts[1:2])) else []
+    may_be_name = [text for text in texts[1:2] if _NAME.fullmatch(text) or has_hole(text)]
+    return may_be_name if texts[:1] and has_hole(texts[0]) else []
 
 
 def _change_directory(arguments: Fields, state: ShellState) -> None:
@@ -123,7 +124,10 @@ def _change_directory(arguments: Fields, state: ShellState) -> None:
         state.add_directories(state.visited)
         return
     dash = [field for field in arguments if field.text == "-"]
+    before = state.cwds
     state.change_directory(words[0] if words else (dash[0] if dash else None))
+    if len(words) > 1:  # bash refuses that and stays where it is; other shells take the first
+        state.add_directories(before)
 
 
 def _source(field: Field, state: ShellState) -> None:

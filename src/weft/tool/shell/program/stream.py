@@ -294,6 +294,11 @@ def examine_dd(arguments: Fields, state: ShellState) -> ProgramEffects:
         elif name == "of":
             may_write = True
             state.touch(field.ending(value), "write")
+        elif has_hole(name):  # it may end in `if` or `of`, or be all of the word
+            may_write = True
+            file = field.ending(value) if value else field
+            state.touch(file, "read")
+            state.touch(file, "write")
     return ProgramEffects(may_write=may_write)
 
 

@@ -290,6 +290,8 @@ def _touch_words(
             for directory in parsed.values("-d", "--directory"):
                 state.touch_all(directory, "write")
             _touch_written(words[:1], state, recursive=False)
+            for field in words[1:2]:  # the patch itself
+                state.touch(field, "read")
             if not words and not parsed.has("-d", "--directory"):
                 state.touch_below(*(state.cwds or ()))
         case "copy" | "link" | "move":
