@@ -1,6 +1,7 @@
 """The undo matrix at the level of snapshots: changes of an agent and of a person, and the fate of each file."""
 
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from given.snapshot_harness import (
     read_tree,
     write,
 )
+from weft.snapshot.index import GitListing, IndexDifference
 
 START = {
     "a.txt": b"one\ntwo\n",
@@ -385,6 +387,30 @@ async def test_concurrent_calls_of_one_session_are_all_undone(harness: SnapshotH
     done = await harness.undo()
 
     assert harness.fates(done) == {"a.txt": "restored", "b.bin": "restored", "new.txt": "removed"}
+    assert read_tree(harness.root) == before
+
+
+async def test_a_file_written_while_another_call_is_scanned_is_undone(
+    harness: SnapshotHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read_tree(harness.root)
+    find_differences = GitListing.find_differences
+    scans: list[str] = []
+
+    def write_after_listing(listing: GitListing, index: str, root: bytes) -> IndexDifference:
+        found = find_differences(listing, index, root)
+        if not scans:
+            write(harness.root / "b.bin", "late")
+        scans.append(index)
+        time.sleep(0.02)  # the clock of files moves on before the scan ends
+        return found
+
+    async with harness.snapshots.watch(harness.session):
+        async with harness.snapshots.watch(harness.session):
+            monkeypatch.setattr(GitListing, "find_differences", write_after_listing)
+        assert len(scans) == 1
+
+    assert harness.fates(await harness.undo()) == {"b.bin": "restored"}
     assert read_tree(harness.root) == before
 
 

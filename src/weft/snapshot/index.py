@@ -328,20 +328,22 @@ class Scanner:
         """Start from the index of the last process, and store the contents that are missing."""
         link_or_copy(self.shared, self.index)
         has_index = os.path.exists(self.index)
+        self._note_time()
         self._refresh()
         entries = self._listing.list_entries(self.index)
         if has_index:
             self.updater.store(self.index, {path: entry.oid for path, entry in entries.items()})
         self._permissions.learn(entries)
-        self._record_time()
+        self._keep_time()
 
     def scan(self, sources: Collection[str] = ()) -> ScanResult:
         """Return what changed since the last scan. `sources` are contents that are stored elsewhere."""
         earlier = self._state
+        self._note_time()
         difference, before, after = self._refresh()
         changes = tuple(self._list_changes(difference, before, after, earlier))
         moved_in = set() if self.is_remote else self._list_moved_in(changes, sources)
-        self._record_time()
+        self._keep_time()
         return ScanResult(
             changes=tuple(change for change in changes if change.path not in moved_in),
             uncovered={
@@ -398,7 +400,7 @@ class Scanner:
             )
 
     def _list_moved_in(self, changes: Collection[ScannedChange], sources: Collection[str]) -> set[bytes]:
-        """Return files that are older than the last scan, so that they were moved here from an untracked place.
+        """Return files that are older than the beginning of the last scan: they were moved here from an untracked place.
 
         Removing one of them to undo the move would destroy it.
         """
@@ -413,10 +415,17 @@ class Scanner:
             and _is_older(self._files.absolute(change.path), since)
         }
 
-    def _record_time(self) -> None:
-        """Record the time of the scan with the file system's clock, because ours may be ahead of it."""
-        with open(self._time_file, "ab"):
-            os.utime(self._time_file)
+    def _note_time(self) -> None:
+        """Note when a scan begins, by the file system's clock, because ours may be ahead of it.
+
+        A file that is written while the scan runs may be missed by it, and is newer than its beginning, not than its end.
+        """
+        with open(f"{self._time_file}.new", "ab") as file:
+            os.utime(file.fileno())
+
+    def _keep_time(self) -> None:
+        """Take the noted time for that of the last scan, now that the scan has succeeded."""
+        os.replace(f"{self._time_file}.new", self._time_file)
 
     @property
     def _time_file(self) -> str:
