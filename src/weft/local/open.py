@@ -236,9 +236,9 @@ def to_tape_paths(place: Place, paths: Paths) -> dict[str, str]:
 
 
 def choose_snapshots(undo: UndoSettings, caller: Caller) -> str:
-    """Return the directory of the store's snapshots, "" if they end with the process.
+    """Return the directory of the store's snapshots: "" if they end with the process, and for a principal.
 
-    A principal does not get it either: a cache with the sessions of everybody is found by its name.
+    The dataset of a store is found by the name of this directory, and contains the sessions of everybody.
     """
     return undo.base if caller.principal is None and not undo.temporary else ""
 
