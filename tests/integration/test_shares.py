@@ -427,7 +427,7 @@ async def test_a_shared_session_is_not_shared_on_another_server(shares: ShareSer
     ("first", "then", "said"),
     [
         (ShareTerms(redact=False), ShareTerms(), "with secrets as they stand"),
-        (ShareTerms(), ShareTerms(redact=False), "with secrets covered"),
+        (ShareTerms(), ShareTerms(redact=False), "with secrets redacted"),
         (ShareTerms(), ShareTerms(expires=FAR), "for another time"),
         (ShareTerms(), ShareTerms(attachments=False), "with attached files"),
     ],

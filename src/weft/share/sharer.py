@@ -218,7 +218,7 @@ def _check_terms(record: ShareRecord, terms: ShareTerms) -> None:
             ("elsewhere", bool(terms.to) and terms.to.rstrip("/") != current_target),
             ("for another time", terms.expires is not None and terms.expires != record.expires),
             ("with secrets as they stand", terms.redact and not record.redact),
-            ("with secrets covered", record.redact and not terms.redact),
+            ("with secrets redacted", record.redact and not terms.redact),
             ("with attached files", record.attachments and not terms.attachments),
         )
         if differs
