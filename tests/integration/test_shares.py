@@ -404,7 +404,7 @@ async def test_expired_shares_are_revoked_by_the_next_command(shares: ShareServe
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(expires=NOW + 60_000))
         other = await here.api.create_session(SessionInput())
-        with pytest.raises(InvalidInputError, match="time is over"):
+        with pytest.raises(InvalidInputError, match="time has passed"):
             await here.api.sharing.share(other.id, ShareTerms(expires=NOW - 1))
         assert len(await here.api.sharing.list_shares()) == 1
     clock.turn(60_000)

@@ -149,7 +149,7 @@ class Sharer:
     async def _create(self, info: SessionInfo, terms: ShareTerms) -> ShareRecord:
         settings, now = self._context.settings, self._context.clock.now()
         if terms.expires is not None and terms.expires <= now:
-            raise InvalidInputError("expires", "that time is over")
+            raise InvalidInputError("expires", "that time has passed")
         record = ShareRecord(
             id=new_share_id(),
             session_id=info.id,
