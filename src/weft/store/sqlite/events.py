@@ -58,8 +58,8 @@ created = excluded.created, updated = excluded.updated, document = excluded.docu
 # would write all of them again.
 UPDATE_SESSION = """UPDATE session SET directory = ?4, tags = ?6, archived = ?7, pinned = ?8, updated = ?10, document = ?11
 WHERE id = ?1 AND project = ?2 AND parent IS ?3 AND title = ?5 AND created = ?9"""
-# Messages and parts are inserted this many at a time, and what is left one by one. That takes a quarter less than one by one;
-# with more rows in a statement it takes no less.
+# Messages and parts are inserted this many at a time, and what is left one by one. In a table by itself that takes
+# a quarter less than one by one; with more rows in a statement it takes hardly less.
 ROWS_AT_ONCE = 8
 _ONE_ROW = "(?, ?, ?, ?, ?)"
 _SOME_ROWS = ", ".join([_ONE_ROW] * ROWS_AT_ONCE)
