@@ -21,6 +21,7 @@ from weft.model.message import MessageWithParts
 from weft.provider.anthropic import request as claude
 from weft.provider.body import CacheMessages, ModelMessageCache, encode_uncached, to_bytes
 from weft.provider.contract import ModelRequest
+from weft.provider.conversation import ConversationCache
 from weft.provider.openai_chat import request as chat
 from weft.provider.openai_responses import request as responses
 from weft.store.files.store import FileStore
@@ -63,8 +64,8 @@ def measure_bodies(messages: list[MessageWithParts]) -> None:
     turns = View().show(messages, MODEL, plan_files=False).messages
     asked = ModelRequest(model=MODEL, system=("You weave.",), messages=turns)
 
-    def made(to_body: Callable[[ModelRequest, CacheMessages], Any], remembering: CacheMessages) -> bytes:
-        return to_bytes(to_body(asked, remembering))
+    def made(to_body: Callable[..., Any], remembering: CacheMessages, *kept: ConversationCache[Any]) -> bytes:
+        return to_bytes(to_body(asked, remembering, *kept))
 
     for name, to_body, written in (
         ("chat completions", chat.to_body, True),
@@ -74,8 +75,9 @@ def measure_bodies(messages: list[MessageWithParts]) -> None:
         memory = ModelMessageCache()
         remembering = memory.cache_json if written else memory.cache_values
         show(f"{name}, afresh", lambda to_body=to_body: made(to_body, encode_uncached))
-        made(to_body, remembering)
-        show(f"{name}, again", lambda to_body=to_body, again=remembering: made(to_body, again))
+        kept = ConversationCache[Any]()
+        made(to_body, remembering, kept)
+        show(f"{name}, again", lambda to_body=to_body, again=(remembering, kept): made(to_body, *again))
 
 
 if __name__ == "__main__":

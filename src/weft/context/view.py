@@ -25,7 +25,7 @@ from weft.context.reminders import (
 )
 from weft.model.catalog import Model
 from weft.model.ids import MessageID, SessionID
-from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage, count_same
 from weft.model.part import CompletedState, TextPart, ToolPart
 from weft.provider.contract import ModelMessage
 
@@ -77,7 +77,7 @@ class View:
 
     def show(self, history: Sequence[MessageWithParts], model: Model, *, plan_files: bool) -> ShownHistory:
         """Return what this model is shown of the history."""
-        self._drop_from(self._count_same(history))
+        self._drop_from(count_same(self._messages, history))
         new = range(len(self._messages), len(history))
         self._messages += history[len(self._messages) :]
         self._refusals += [(index, mark) for index in new for mark in list_refusals(history[index])]
@@ -100,14 +100,6 @@ class View:
         start = self._states[-1].start if self._states else 0
         pairs = zip(self._shown[start:], self._model_messages[start:], strict=True)
         return tuple(message for shown, model_messages in pairs if model_messages for message in shown)
-
-    def _count_same(self, history: Sequence[MessageWithParts]) -> int:
-        """Return how many cached messages are still the first ones of the history."""
-        count = min(len(self._messages), len(history))
-        while count and self._messages[count - 1] is not history[count - 1]:
-            count -= 1
-        # Comparing lists checks identity first, so this is cheap for unchanged messages.
-        return count if self._messages[:count] == list(history[:count]) else 0
 
     def _drop_from(self, index: int) -> None:
         for cache in (self._messages, self._shown, self._model_messages, self._states):

@@ -138,6 +138,23 @@ def find_newest_human_prompt_id(history: Sequence[MessageWithParts]) -> MessageI
     return next((message.info.id for message in reversed(history) if is_human_prompt(message)), None)
 
 
+def list_from(history: Sequence[MessageWithParts], id: MessageID | None) -> Sequence[MessageWithParts]:
+    """Return the messages from this one on; none if it is not there. It is looked for from the end, where most are."""
+    for index in reversed(range(len(history))):
+        if history[index].info.id == id:
+            return history[index:]
+    return ()
+
+
+def count_same(known: Sequence[MessageWithParts], history: Sequence[MessageWithParts]) -> int:
+    """Return how many known messages are still the first ones of a history; 0 if one before the last of these changed."""
+    count = min(len(known), len(history))
+    while count and known[count - 1] is not history[count - 1]:
+        count -= 1
+    # Comparing lists checks identity first, so this is cheap for unchanged messages.
+    return count if list(known[:count]) == list(history[:count]) else 0
+
+
 def message_sort_key(message: AnyMessage) -> tuple[int, int, str]:
     """Return the sort key of a message: its time, then its id."""
     created = message.time.created
@@ -161,12 +178,12 @@ def _get_sort_key(message: MessageWithParts) -> tuple[int, int, str]:
 
 def find_end(id: MessageID | None, messages: Iterable[MessageID]) -> int | None:
     """Return the index of a message, for use as the end of a slice, or None if `id` is None. Raise `NotFoundError` if it is not there."""
+    if id is None:
+        return None
     for index, each in enumerate(messages):
         if each == id:
             return index
-    if id is not None:
-        raise NotFoundError("message", id)
-    return None
+    raise NotFoundError("message", id)
 
 
 def sort_parts(parts: Iterable[AnyPart], message: AnyMessage) -> tuple[AnyPart, ...]:

@@ -1,10 +1,12 @@
 """Encode a conversation that grows from request to request: only what is new is paired and encoded."""
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from msgspec import Raw
 
 from weft.model.catalog import Model
-from weft.provider.body import EncodeMessage
+from weft.provider.body import MARKED_MESSAGES, EncodeMessage, to_bytes
 from weft.provider.contract import ModelMessage, ToolModelMessage
 from weft.provider.media import has_files
 from weft.provider.normalise import ShapeId, UniqueIds, pair_more_calls
@@ -12,22 +14,64 @@ from weft.provider.normalise import ShapeId, UniqueIds, pair_more_calls
 MAX_CONVERSATIONS: Final = 4
 
 
-class EncodedConversation(NamedTuple):
-    """The messages that have content, with their calls paired, and what each of them is encoded as."""
+class Encoded(Protocol):
+    """A conversation as an API has it."""
 
-    messages: list[ModelMessage]
-    groups: list[list[Any]]
+    def add(self, message: ModelMessage) -> None:
+        """Add the next message. Its calls are paired."""
+        ...
 
 
-class _GrowingConversation:
+E = TypeVar("E", bound=Encoded)
+
+
+class SettledItems:
+    """The first items of a list in a body, which later requests send again as they are: encoded once, and joined."""
+
+    def __init__(self) -> None:
+        self._json = b""
+
+    def extend(self, items: Iterable[Any]) -> None:
+        self._json = b",".join(filter(None, [self._json, *map(to_bytes, items)]))
+
+    def to_items(self) -> list[Any]:
+        """Return the items for a body: all of them as one piece of JSON."""
+        return [Raw(self._json)] if self._json else []
+
+
+class EncodedMessages:
+    """The messages of a conversation that have content, for APIs that take them one by one.
+
+    All but the last few, which may get a cache mark, are settled.
+    """
+
+    def __init__(self, encode: EncodeMessage) -> None:
+        self.messages: list[ModelMessage] = []
+        self._encode = encode
+        self._settled = SettledItems()
+        self._settled_count = 0
+
+    def add(self, message: ModelMessage) -> None:
+        if self._encode(message):
+            self.messages.append(message)
+
+    def split(self) -> tuple[list[Any], int]:
+        """Return the settled items for a body, and how many messages they are."""
+        end = max(self._settled_count, len(self.messages) - MARKED_MESSAGES)
+        new = self.messages[self._settled_count : end]
+        self._settled.extend(item for message in new for item in self._encode(message))
+        self._settled_count = end
+        return self._settled.to_items(), end
+
+
+class _GrowingConversation(Generic[E]):
     """A conversation as far as it was encoded for a model."""
 
-    def __init__(self, model: Model, shape: ShapeId) -> None:
+    def __init__(self, model: Model, shape: ShapeId, encoded: E) -> None:
         self.model = model
         self.source: tuple[ModelMessage, ...] = ()
         self._ids = UniqueIds(shape)
-        self._messages: list[ModelMessage] = []
-        self._groups: list[list[Any]] = []
+        self._encoded = encoded
 
     def begins(self, messages: Sequence[ModelMessage]) -> bool:
         """Return True if a conversation is this one, maybe with more messages. A result belongs to the message before it."""
@@ -38,17 +82,14 @@ class _GrowingConversation:
             return False
         return self.source == tuple(messages[:count])  # it compares by identity first
 
-    def extend(self, messages: Sequence[ModelMessage], encode: EncodeMessage) -> EncodedConversation:
+    def extend(self, messages: Sequence[ModelMessage]) -> E:
         for message in pair_more_calls(messages[len(self.source) :], self._ids):
-            group = encode(message)
-            if group:
-                self._messages.append(message)
-                self._groups.append(group)
+            self._encoded.add(message)
         self.source = tuple(messages)
-        return EncodedConversation([*self._messages], [*self._groups])
+        return self._encoded
 
 
-class ConversationCache:
+class ConversationCache(Generic[E]):
     """Keeps the conversations of the last requests as they were encoded.
 
     How a message is shown does not depend on later ones (decision 18), so a request mostly begins with the messages of the request
@@ -56,7 +97,7 @@ class ConversationCache:
     """
 
     def __init__(self) -> None:
-        self._conversations: list[_GrowingConversation] = []  # that of the last request last
+        self._conversations: list[_GrowingConversation[E]] = []  # that of the last request last
 
     def has_files(self, messages: Sequence[ModelMessage]) -> bool:
         """Return True if a conversation has files."""
@@ -64,15 +105,15 @@ class ConversationCache:
         return has_files(messages[known:])
 
     def encode(
-        self, model: Model, messages: Sequence[ModelMessage], shape: ShapeId, encode: EncodeMessage
-    ) -> EncodedConversation:
-        """Pair the calls of a conversation without files, and encode it."""
+        self, model: Model, messages: Sequence[ModelMessage], shape: ShapeId, begin: Callable[[], E]
+    ) -> E:
+        """Pair the calls of a conversation without files, and encode it. `begin` makes the encoding of an empty one."""
         found = next(
             (each for each in self._conversations if each.model == model and each.begins(messages)), None
         )
         if found is not None:
             self._conversations.remove(found)
-        growing = found or _GrowingConversation(model, shape)
-        encoded = growing.extend(messages, encode)
+        growing = found or _GrowingConversation(model, shape, begin())
+        encoded = growing.extend(messages)
         self._conversations = [*self._conversations[1 - MAX_CONVERSATIONS :], growing]
         return encoded

@@ -11,7 +11,14 @@ from msgspec import UNSET, Struct
 
 from weft.context.history import USER_RAN_TOOL
 from weft.model.ids import MessageID
-from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage, is_human_prompt
+from weft.model.message import (
+    AssistantMessage,
+    JsonFormat,
+    MessageWithParts,
+    UserMessage,
+    is_human_prompt,
+    list_from,
+)
 from weft.model.part import CompactionPart, SubtaskPart, TextPart, ToolPart
 
 
@@ -85,11 +92,9 @@ def find_unanswered_step(
 
     Prompts that a person sent after `last_prompt` are left to the next run.
     """
-    indexes = [index for index, message in enumerate(history) if message.info.id == last_prompt]
-    later_prompts = (
-        [message for message in history[indexes[-1] + 1 :] if is_human_prompt(message)] if indexes else []
-    )
-    match decide([message for message in history if not any(message is each for each in later_prompts)]):
+    since = list_from(history, last_prompt)
+    own = (message for message in since if message.info.id == last_prompt or not is_human_prompt(message))
+    match decide([*history[: len(history) - len(since)], *own]):
         case ModelStep() as step:
             return step
         case Compact(prompt=prompt) | Subtask(prompt=prompt):

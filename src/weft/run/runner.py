@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from itertools import dropwhile
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -38,6 +37,7 @@ from weft.model.message import (
     find_newest_human_prompt_id,
     is_human_prompt,
     is_synthetic,
+    list_from,
 )
 from weft.model.part import ModelRef
 from weft.model.session import Busy, Idle, RevertResult, SessionInfo
@@ -61,7 +61,7 @@ from weft.run.runtime import Runtime
 from weft.run.title import open_titles
 from weft.session.lifecycle import refuse_departed
 from weft.session.revert_point import WHOLE_REVERT, RevertScope, RevertTarget, cut_at_revert
-from weft.session.settle import to_settling_events
+from weft.session.settle import ClosedHistories, to_settling_events
 from weft.tool.contract import ChildResult, ChildTask, ToolContext
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
@@ -108,6 +108,7 @@ class Runner:
         self._locks: WeakValueDictionary[SessionID, asyncio.Lock] = WeakValueDictionary()
         self._transcripts: WeakValueDictionary[SessionID, Transcript] = WeakValueDictionary()
         self._views = Views()
+        self._closed = ClosedHistories()
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         """Store a prompt and wait until it is answered. Return the answer, or the prompt itself if no reply is wanted."""
@@ -363,7 +364,7 @@ class Runner:
         # The last holder of the lease may have changed it, and its files.
         stored = await runtime.files.take_over(await runtime.store.get_session(session))
         transcript = Transcript(await runtime.store.list_messages(session))
-        if to_settling_events(transcript.messages()):
+        if self._closed.has_open(session, transcript.messages()):
             from weft.undo.evidence import settle_calls  # noqa: PLC0415  few runs die
 
             history, settling = await settle_calls(runtime.undo_context, session)
@@ -553,17 +554,16 @@ def list_later_prompts(
     history: Sequence[MessageWithParts], prompt: MessageWithParts
 ) -> Iterator[MessageWithParts]:
     """Yield the prompts after this one that weft did not write itself."""
-    after = dropwhile(lambda message: message.info.id != prompt.info.id, history)
-    return (message for message in after if message.info.id != prompt.info.id and is_human_prompt(message))
+    return (message for message in list_from(history, prompt.info.id)[1:] if is_human_prompt(message))
 
 
 def list_continuations(
     history: Sequence[MessageWithParts], prompt: MessageWithParts
 ) -> Iterator[UserMessage]:
     """Yield a prompt, and the prompts that weft added itself to continue it."""
-    prompts = (message for message in history if isinstance(message.info, UserMessage))
-    for message in dropwhile(lambda message: message.info.id != prompt.info.id, prompts):
+    for message in list_from(history, prompt.info.id):
+        if not isinstance(message.info, UserMessage):
+            continue
         if message.info.id != prompt.info.id and not is_synthetic(message):
             return
-        assert isinstance(message.info, UserMessage)
         yield message.info

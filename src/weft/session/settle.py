@@ -1,13 +1,14 @@
 """Settle what a dead run left open: running calls, growing texts and answers without an end (pure)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from weft.model.event import Event, MessageUpdated, PartUpdated
 from weft.model.failure import aborted_failure
-from weft.model.ids import PartID
-from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.ids import PartID, SessionID
+from weft.model.message import AssistantMessage, MessageWithParts, count_same
 from weft.model.part import (
     AnyPart,
     CallTime,
@@ -29,6 +30,7 @@ ABORTED = "Tool execution aborted"  # a person aborted the run; OpenCode stores 
 STREAMED_PARTS = (TextPart, ReasoningPart)
 OPEN_STATES = (PendingState, RunningState)
 RECORDED_LATE = "(recorded after a crash)"
+MAX_HISTORIES: Final = 4
 INTERRUPTED_ANSWER = "The run was interrupted before this answer was whole."
 
 
@@ -52,6 +54,26 @@ def is_open(message: MessageWithParts) -> bool:
         if _is_open(part):
             return True
     return False
+
+
+class ClosedHistories:
+    """The histories of the sessions that were opened last, in which nothing is open.
+
+    A history mostly begins with the messages that it had when it was opened before, so only the others are looked at.
+    """
+
+    def __init__(self) -> None:
+        self._histories: dict[SessionID, Sequence[MessageWithParts]] = {}
+
+    def has_open(self, session: SessionID, history: Sequence[MessageWithParts]) -> bool:
+        """Return True if a run left something open in a history."""
+        known = self._histories.pop(session, ())
+        if any(map(is_open, history[count_same(known, history) :])):
+            return True
+        self._histories[session] = history
+        while len(self._histories) > MAX_HISTORIES:
+            del self._histories[next(iter(self._histories))]
+        return False
 
 
 def is_interrupted(state: ErrorState) -> bool:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from given.models import CLAUDE, GPT, TEXT_ONLY
 from weft.model.catalog import Model
-from weft.provider.anthropic.request import MEDIA_LIMITS, to_messages
+from weft.provider.anthropic.request import MEDIA_LIMITS, to_body
 from weft.provider.contract import (
     MediaContent,
     ModelRequest,
@@ -258,8 +258,8 @@ def test_an_image_in_a_request_does_not_change_when_others_follow() -> None:
     def make_sent_content(count: int) -> list[dict[str, Any]]:
         files = tuple(MediaContent(url=each.url, mime=each.mime) for each in (first, *[wide] * count))
         request = ModelRequest(model=CLAUDE, system=(), messages=(UserModelMessage(content=files),))
-        content: list[dict[str, Any]] = to_messages(request)[0]["content"]
-        return content
+        content: list[dict[str, Any]] = to_body(request)["messages"][0]["content"]
+        return [{key: value for key, value in block.items() if key != "cache_control"} for block in content]
 
     few, many = make_sent_content(1), make_sent_content(24)
     assert (many[:2], len(many)) == (few, 25)

@@ -17,7 +17,7 @@ from weft.model.message import MessageWithParts
 from weft.provider.anthropic import request as claude
 from weft.provider.body import ModelMessageCache, to_bytes
 from weft.provider.contract import ModelMessage, ModelRequest, TextContent, UserModelMessage
-from weft.provider.conversation import ConversationCache
+from weft.provider.conversation import ConversationCache, EncodedMessages
 from weft.provider.normalise import to_plain_id
 from weft.provider.openai_chat import request as chat
 from weft.provider.openai_responses import request as responses
@@ -51,20 +51,30 @@ def test_a_cached_request_equals_one_built_from_scratch(
             assert sent == to_bytes(to_body(asked, lambda _, say: say))
 
 
-@pytest.mark.parametrize("model", [GPT, MISTRAL, ROUTED], ids=["chat", "mistral", "marked chat"])
+@pytest.mark.parametrize(
+    ("model", "to_body", "way"),
+    [
+        (GPT, chat.to_body, "cache_json"),
+        (MISTRAL, chat.to_body, "cache_json"),
+        (ROUTED, chat.to_body, "cache_json"),
+        (CLAUDE, claude.to_body, "cache_values"),
+        (GPT, responses.to_body, "cache_json"),
+    ],
+    ids=["chat", "mistral", "marked chat", "anthropic", "responses"],
+)
 @given(history=histories(*MADE_BY), other=histories(*MADE_BY))
 @settings(deadline=None, max_examples=50)
 def test_a_conversation_that_grows_equals_one_built_from_scratch(
-    model: Model, history: list[MessageWithParts], other: list[MessageWithParts]
+    model: Model, to_body: Any, way: str, history: list[MessageWithParts], other: list[MessageWithParts]
 ) -> None:
     turns, others = to_model_messages(history, model), to_model_messages(other, model)
-    memory, conversations = ModelMessageCache(), ConversationCache()
+    memory, conversations = ModelMessageCache(), ConversationCache[Any]()
     grown = [turns[:end] for end in range(len(turns) + 1)]
     # It grows message by message, while another one is requested; then it is cut, and gets another end.
     for messages in (*(each for part in grown for each in (part, others)), turns[:2], [*turns[:2], *others]):
         asked = request(model, *messages, tools=(READ,))
-        sent = to_bytes(chat.to_body(asked, memory.cache_json, conversations))
-        assert sent == to_bytes(chat.to_body(asked, lambda _, say: say))
+        sent = to_bytes(to_body(asked, getattr(memory, way), conversations))
+        assert sent == to_bytes(to_body(asked, lambda _, say: say))
 
 
 def test_only_the_new_messages_of_a_conversation_are_encoded() -> None:
@@ -74,10 +84,10 @@ def test_only_the_new_messages_of_a_conversation_are_encoded() -> None:
         encoded.append(message)
         return [{}]
 
-    conversations = ConversationCache()
+    conversations = ConversationCache[EncodedMessages]()
     turns = [UserModelMessage(content=(TextContent(text=text),)) for text in ("one", "two", "three")]
     for end in (2, 2, 3):
-        found = conversations.encode(GPT, tuple(turns[:end]), to_plain_id, encode)
+        found = conversations.encode(GPT, tuple(turns[:end]), to_plain_id, lambda: EncodedMessages(encode))
         assert found.messages == turns[:end]
     assert encoded == turns
 

@@ -19,7 +19,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.transcript import Transcript
-from weft.session.settle import INTERRUPTED, INTERRUPTED_ANSWER, to_settling_events
+from weft.session.settle import INTERRUPTED, INTERRUPTED_ANSWER, ClosedHistories, to_settling_events
 
 BEGUN = 2
 
@@ -129,3 +129,24 @@ def test_an_open_answer_ends_at_its_last_known_time() -> None:
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)
     assert event.info.time.completed == 9_000
+
+
+def test_what_is_open_is_found_behind_and_among_messages_that_were_closed_before() -> None:
+    histories = ClosedHistories()
+    closed = [user_message("U1", 1), assistant_message("A1", 2, "U1", text("A1", "done"))]
+    more = [*closed, user_message("U2", 3), assistant_message("A2", 4, "U2", text("A2", "done"))]
+    begun = StepStartPart(**ids("A1", 1))
+
+    found = [
+        histories.has_open(SESSION, history)
+        for history in (
+            closed,
+            [*closed, unfinished_answer(begun)],
+            closed,
+            more,
+            [more[0], unfinished_answer(begun), *more[2:]],
+            more[:1],
+        )
+    ]
+
+    assert found == [False, True, False, False, True, False]

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from weft.provider.body import (
     CACHE_MARK,
+    MARKED_MESSAGES,
     CacheMessages,
     encode_uncached,
     list_message_marks,
@@ -26,11 +27,12 @@ from weft.provider.contract import (
     ToolSpec,
     UserModelMessage,
 )
+from weft.provider.conversation import ConversationCache, SettledItems
 from weft.provider.media import MB, MediaLimits, adapt_files, parse_data_url
 from weft.provider.normalise import (
+    CONTINUE_TURN,
     NO_OUTPUT,
     NOOP_TOOL,
-    ensure_user_messages,
     get_own_metadata,
     has_calls,
     pair_calls,
@@ -51,30 +53,55 @@ class BlockKinds(NamedTuple):
     is_result: Callable[[Json], bool]
 
 
-def encode_messages(messages: Iterable[ModelMessage], to_blocks: ToBlocks, kinds: BlockKinds) -> list[Json]:
-    """Encode messages. Consecutive ones of one role, such as results and the next prompt, become one.
+class MergedMessages:
+    """Encoded messages. Consecutive ones of one role, such as results and the next prompt, are merged into one.
 
-    The results and their lists are new. The blocks in them may be shared with a cache.
+    The blocks in them may be shared with a cache.
     """
-    encoded: list[Json] = []
-    for message in ensure_user_messages(_drop_empty_messages(messages, to_blocks, kinds)):
+
+    def __init__(self, to_blocks: ToBlocks, kinds: BlockKinds) -> None:
+        self._to_blocks = to_blocks
+        self._kinds = kinds
+        self._messages: list[Json] = []  # later ones may be merged with the last
+        self._settled = SettledItems()
+        self._settled_count = 0
+
+    def add(self, message: ModelMessage) -> None:
+        blocks = self._to_blocks(message)
+        if all(map(self._kinds.is_thought, blocks)):
+            return  # the APIs refuse messages without content or with thoughts alone
+        if not self._messages and not isinstance(message, UserModelMessage):
+            self.add(CONTINUE_TURN)
         role = "assistant" if isinstance(message, AssistantModelMessage) else "user"
-        blocks = to_blocks(message)
-        if encoded and encoded[-1]["role"] == role:
-            encoded[-1]["content"].extend(blocks)
-        else:
-            encoded.append({"role": role, "content": list(blocks)})
-    for each in encoded:
-        if each["role"] == "assistant":
-            each["content"] = _move_calls_last(each["content"], kinds)
-    return encoded
+        if self._messages and self._messages[-1]["role"] == role:
+            self._messages[-1]["content"].extend(blocks)
+            return
+        if self._messages:
+            self._messages[-1] = self._close(self._messages[-1])
+        self._messages.append({"role": role, "content": [*blocks]})
 
+    def to_messages(self) -> list[Json]:
+        """Return all messages, with a user's at the end, as most APIs require. Only those that may be marked may be changed."""
+        messages = [*self._messages]
+        for index in range(-min(MARKED_MESSAGES, len(messages)), 0):
+            messages[index] = self._close(messages[index])
+        if not messages or messages[-1]["role"] == "assistant":
+            messages.append({"role": "user", "content": [*self._to_blocks(CONTINUE_TURN)]})
+        return messages
 
-def _drop_empty_messages(
-    messages: Iterable[ModelMessage], to_blocks: ToBlocks, kinds: BlockKinds
-) -> list[ModelMessage]:
-    """Drop messages without content or with thoughts alone: the APIs refuse them."""
-    return [message for message in messages if not all(map(kinds.is_thought, to_blocks(message)))]
+    def settle(self, messages: list[Json]) -> list[Any]:
+        """Return what `to_messages` returned, for a body: the messages that later requests send again are one piece of JSON."""
+        end = max(self._settled_count, len(self._messages) - MARKED_MESSAGES)
+        self._settled.extend(messages[self._settled_count : end])
+        self._settled_count = end
+        return [*self._settled.to_items(), *messages[end:]]
+
+    def _close(self, message: Json) -> Json:
+        """Return a message to which nothing is added any more."""
+        content = message["content"]
+        if message["role"] == "assistant":
+            return {**message, "content": _move_calls_last(content, self._kinds)}
+        return {**message, "content": [*content]}
 
 
 def _move_calls_last(blocks: list[Json], kinds: BlockKinds) -> list[Json]:
@@ -186,9 +213,18 @@ PLAIN_OPTIONS: Final = (
 )
 
 
-def to_body(request: ModelRequest, cache: CacheMessages = encode_uncached) -> Json:
-    """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
-    messages = to_messages(request, cache)
+def to_body(
+    request: ModelRequest,
+    cache: CacheMessages = encode_uncached,
+    conversations: ConversationCache[MergedMessages] | None = None,
+) -> Json:
+    """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it.
+
+    A conversation with files is not looked up in `conversations`.
+    """
+    is_kept = conversations is not None and not conversations.has_files(request.messages)
+    encoded = _encode(request, cache, conversations if is_kept else None)
+    messages = encoded.to_messages()
     thinking, max_tokens = _to_thinking(request, messages)
     body: Json = {"model": request.model.api.id, "stream": True, "max_tokens": max_tokens}
     body |= _to_sampling(request, has_thinking=thinking is not None)
@@ -206,7 +242,7 @@ def to_body(request: ModelRequest, cache: CacheMessages = encode_uncached) -> Js
         body["system"] = system
     for number in list_message_marks(len(messages)):
         _add_cache_mark(messages[number]["content"])
-    body["messages"] = messages
+    body["messages"] = encoded.settle(messages) if is_kept else messages
     return body
 
 
@@ -270,11 +306,20 @@ def _to_tool(spec: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def to_messages(request: ModelRequest, cache: CacheMessages = encode_uncached) -> list[Json]:
-    messages = adapt_files(
-        pair_calls(request.messages, to_claude_id), request.model, _accepts_file, MEDIA_LIMITS
-    )
-    return encode_messages(messages, cache(request.model, _to_blocks), BLOCK_KINDS)
+def _encode(
+    request: ModelRequest, cache: CacheMessages, conversations: ConversationCache[MergedMessages] | None
+) -> MergedMessages:
+    model, encode = request.model, cache(request.model, _to_blocks)
+    if conversations is not None:
+        return conversations.encode(
+            model, request.messages, to_claude_id, lambda: MergedMessages(encode, BLOCK_KINDS)
+        )
+    encoded = MergedMessages(encode, BLOCK_KINDS)
+    for message in adapt_files(
+        pair_calls(request.messages, to_claude_id), model, _accepts_file, MEDIA_LIMITS
+    ):
+        encoded.add(message)
+    return encoded
 
 
 def _to_blocks(message: ModelMessage) -> list[Json]:

@@ -7,9 +7,9 @@ from typing import Any, Final
 from weft.model.catalog import Model
 from weft.provider.anthropic.request import (
     BlockKinds,
+    MergedMessages,
     compute_thinking_budget,
     continues_without_thinking,
-    encode_messages,
     find_signed_thought,
     get_max_output,
 )
@@ -190,11 +190,10 @@ def to_messages(request: ModelRequest) -> list[Json]:
     model = request.model
     shape = to_mistral_id if "mistral" in model.api.id else _shape_id
     messages = adapt_files(pair_calls(request.messages, shape), model, _accepts_file, MEDIA_LIMITS)
-    return _name_documents(
-        encode_messages(
-            messages, partial(_to_blocks, full_results=_supports_full_results(model)), BLOCK_KINDS
-        )
-    )
+    encoded = MergedMessages(partial(_to_blocks, full_results=_supports_full_results(model)), BLOCK_KINDS)
+    for message in messages:
+        encoded.add(message)
+    return _name_documents(encoded.to_messages())
 
 
 def _supports_full_results(model: Model) -> bool:

@@ -9,7 +9,7 @@ from weft.errors import ProviderError
 from weft.provider.body import ModelMessageCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.conversation import ConversationCache
+from weft.provider.conversation import ConversationCache, EncodedMessages
 from weft.provider.endpoint import HttpRequest, ModelEndpoint
 from weft.provider.http import stream_chunks
 from weft.provider.http_client import HttpClient
@@ -33,7 +33,7 @@ class OpenAIChat:
         self._client = client
         self._endpoint = endpoint
         self._cache = ModelMessageCache()
-        self._conversations = ConversationCache()
+        self._conversations = ConversationCache[EncodedMessages]()
         self._wants_usage = endpoint.options.get("includeUsage") is not False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:

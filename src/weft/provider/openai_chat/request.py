@@ -27,7 +27,7 @@ from weft.provider.contract import (
     ToolSpec,
     UserModelMessage,
 )
-from weft.provider.conversation import ConversationCache
+from weft.provider.conversation import ConversationCache, EncodedMessages
 from weft.provider.media import MB, MediaLimits, adapt_files, find_modality, parse_data_url
 from weft.provider.normalise import (
     NO_OUTPUT,
@@ -97,7 +97,7 @@ Json = dict[str, Any]
 def to_body(
     request: ModelRequest,
     cache: CacheMessages = encode_uncached,
-    conversations: ConversationCache | None = None,
+    conversations: ConversationCache[EncodedMessages] | None = None,
 ) -> Json:
     """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it.
 
@@ -182,26 +182,32 @@ def _to_tool(spec: ToolSpec) -> Json:
 def to_messages(
     request: ModelRequest,
     cache: CacheMessages = encode_uncached,
-    conversations: ConversationCache | None = None,
+    conversations: ConversationCache[EncodedMessages] | None = None,
 ) -> list[Json]:
     model = request.model
     has_marks = needs_cache_marks(model)
     encoder = _MessageEncoder(model, always_lists=has_marks)
     encode = cache(model, encoder.encode)
-    shape, groups = _choose_id_shape(model), list[list[Json]]()
-    if conversations is not None and not conversations.has_files(request.messages):
-        messages, groups = conversations.encode(model, request.messages, shape, encode)
-    else:
+    shape, settled = _choose_id_shape(model), list[Any]()
+    if conversations is None or conversations.has_files(request.messages):
         adapted = adapt_files(pair_calls(request.messages, shape), model, _accepts_file, MEDIA_LIMITS)
-        messages = [message for message in adapted if encode(message)]
-    messages = ensure_user_messages(messages)
-    if _is_mistral(model):
-        messages = _insert_pauses(messages)
-    if len(groups) != len(messages):
-        groups = [encode(message) for message in messages]
+        messages = _complete([message for message in adapted if encode(message)], model)
+    else:
+        encoded = conversations.encode(model, request.messages, shape, lambda: EncodedMessages(encode))
+        messages = _complete(encoded.messages, model)
+        if messages[: len(encoded.messages)] == encoded.messages:  # else something was inserted
+            settled, count = encoded.split()
+            messages = messages[count:]
+    groups = [encode(message) for message in messages]
     for index in list_message_marks(len(groups)) if has_marks else ():
         groups[index] = _mark_last(encoder.encode(messages[index]))
-    return [*_to_system(request.system, model), *chain.from_iterable(groups)]
+    return [*_to_system(request.system, model), *settled, *chain.from_iterable(groups)]
+
+
+def _complete(messages: list[ModelMessage], model: Model) -> list[ModelMessage]:
+    """Insert the messages without which the API refuses a conversation."""
+    messages = ensure_user_messages(messages)
+    return _insert_pauses(messages) if _is_mistral(model) else messages
 
 
 def _choose_id_shape(model: Model) -> ShapeId:

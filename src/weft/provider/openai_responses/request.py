@@ -22,6 +22,7 @@ from weft.provider.contract import (
     ToolSpec,
     UserModelMessage,
 )
+from weft.provider.conversation import ConversationCache, EncodedMessages
 from weft.provider.media import MB, MediaLimits, adapt_files, find_modality, parse_data_url
 from weft.provider.normalise import (
     CONTINUE_TEXT,
@@ -56,8 +57,15 @@ PLAIN_OPTIONS: Final = {
 Json = dict[str, Any]
 
 
-def to_body(request: ModelRequest, cache: CacheMessages = encode_uncached) -> Json:
-    """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
+def to_body(
+    request: ModelRequest,
+    cache: CacheMessages = encode_uncached,
+    conversations: ConversationCache[EncodedMessages] | None = None,
+) -> Json:
+    """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it.
+
+    A conversation with files is not looked up in `conversations`.
+    """
     parameters = request.parameters
     is_reasoning = _is_reasoning(request)
     body: Json = {
@@ -81,7 +89,7 @@ def to_body(request: ModelRequest, cache: CacheMessages = encode_uncached) -> Js
     system = [{"role": role, "content": text} for text in request.system if text]
     body["input"] = [
         *system,
-        *(_to_items(request, cache) or [_to_user_message([TextContent(text=CONTINUE_TEXT)])]),
+        *(_to_items(request, cache, conversations) or [_to_user_message([TextContent(text=CONTINUE_TEXT)])]),
     ]
     return body
 
@@ -147,14 +155,18 @@ def _to_tool(name: str, tool: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def _to_items(request: ModelRequest, cache: CacheMessages) -> list[Json]:
-    encode = cache(request.model, _to_message_items)
-    paired = pair_calls(request.messages, limit_id(MAX_ID_LENGTH))
-    return [
-        item
-        for message in adapt_files(paired, request.model, _accepts_file, MEDIA_LIMITS)
-        for item in encode(message)
-    ]
+def _to_items(
+    request: ModelRequest, cache: CacheMessages, conversations: ConversationCache[EncodedMessages] | None
+) -> list[Any]:
+    model, shape, settled = request.model, limit_id(MAX_ID_LENGTH), list[Any]()
+    encode = cache(model, _to_message_items)
+    if conversations is None or conversations.has_files(request.messages):
+        messages = adapt_files(pair_calls(request.messages, shape), model, _accepts_file, MEDIA_LIMITS)
+    else:
+        encoded = conversations.encode(model, request.messages, shape, lambda: EncodedMessages(encode))
+        settled, count = encoded.split()
+        messages = encoded.messages[count:]
+    return [*settled, *(item for message in messages for item in encode(message))]
 
 
 def _to_message_items(message: ModelMessage) -> list[Json]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 from weft.errors import DocumentError, InvalidIdError
 from weft.host.files import Stamp, is_settled, read_bytes, read_file, stamp_of, wait_briefly
 from weft.model.damage import Damage
-from weft.model.ids import check_file_name
+from weft.model.ids import check_file_name, check_file_names
 from weft.model.wire import decode
 from weft.store.files.layout import SUFFIX
 
@@ -130,9 +130,17 @@ class Documents:
 
     def scan(self, directory: str) -> tuple[list[str], bool]:
         """Like `list_names`, and return also whether the directory contains anything else."""
-        found: list[str] = []
-        others = False
-        for entry in self._entries(directory):
+        entries = self._entries(directory)
+        # Mostly everything is a document, and checking them all at once takes half the time.
+        found = [
+            entry.name[: -len(SUFFIX)] for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file()
+        ]
+        with suppress(InvalidIdError):
+            check_file_names("document", found)
+            if len(found) == len(entries):
+                return found, False
+        found, others = [], False
+        for entry in entries:
             name = entry.name.removesuffix(SUFFIX)
             if name != entry.name and entry.is_file() and self._is_id(name, entry.path):
                 found.append(name)
