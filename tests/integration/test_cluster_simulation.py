@@ -3,8 +3,8 @@
 Time, network and database are simulated, everything else is real, and the same seed gives the same run. What must hold is in
 `given/simulated_cluster.py`. More seeds, or one of them again:
 
-    WEFT_SIMULATION=0-5000 pytest tests/integration/test_cluster_simulation.py -k whatever
-    WEFT_SIMULATION=4711 pytest tests/integration/test_cluster_simulation.py -k whatever
+    WEFT_SIMULATION=0-5000 pytest tests/integration/test_cluster_simulation.py -k nothing_acknowledged
+    WEFT_SIMULATION=4711 pytest tests/integration/test_cluster_simulation.py -k nothing_acknowledged
 """
 
 import asyncio
@@ -68,7 +68,9 @@ SEEDS = read_seeds(os.environ.get("WEFT_SIMULATION", f"0-{CI_SEEDS}"))
 def test_nothing_acknowledged_is_lost_or_done_twice(seed: int) -> None:
     cluster = SimulatedCluster(seed)
     simulate(cluster.run())
-    again = f"WEFT_SIMULATION={seed} pytest tests/integration/test_cluster_simulation.py -k whatever"
+    again = (
+        f"WEFT_SIMULATION={seed} pytest tests/integration/test_cluster_simulation.py -k nothing_acknowledged"
+    )
     assert cluster.wrong == [], f"run it again: {again}"
     assert len(cluster.acknowledged) == cluster.settings.prompts
 
