@@ -351,11 +351,9 @@ def read_metrics(node: Node) -> dict[str, float]:
 def test_an_operator_sees_nodes_queue_leases_and_lag_and_finds_a_session_in_the_log(tmp_path: Path) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
         one, two = [cluster.start(name, "--log-format", "json", "--access-log") for name in ("one", "two")]
-        for node in (one, two):  # a busy machine may be late with a heartbeat
-            wait_until(
-                lambda: node.client.get("/weft/ready").json() == {"ready": True, "reasons": []},
-                "a node that is ready",
-            )  # noqa: B023
+        # A busy machine may be late with a heartbeat.
+        ready = [{"ready": True, "reasons": []}] * 2
+        wait_until(lambda: [node.client.get("/weft/ready").json() for node in (one, two)] == ready)
         heard = EventListener(two.url)
         session = one.make_session()
         one.submit(session, "hang")

@@ -160,9 +160,8 @@ def check(chaos: Chaos, cluster: ClusterHarness, sessions: list[str]) -> None:
     for session in sessions:
         told = [event for event in events if session in str(event)]
         assert fold(told) == chaos.nodes[0].list_messages(session)
-    print(
-        f"{len(sessions)} prompts: {len(sessions) - interrupted} answered, {interrupted} interrupted; {len(events)} events"
-    )  # noqa: T201  for the person who runs the long one
+    figures = f"{len(sessions)} prompts: {len(sessions) - interrupted} answered, {interrupted} interrupted; {len(events)} events"
+    print(figures)  # noqa: T201  for the person who runs the long one
 
 
 def read_log(node: Node, cluster: ClusterHarness) -> list[dict[str, Any]]:
