@@ -9,6 +9,7 @@ ends with Ctrl-C. The nodes ask for no password: this is for one machine.
 import argparse
 import glob
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -28,10 +29,11 @@ PLACES = (
 )
 WAIT_SECONDS = 60
 
+# What surrounds `nginx-cluster.conf`, which the compose file uses as it is.
 NGINX = """daemon off;
 worker_processes 1;
 pid {place}/nginx.pid;
-error_log {place}/nginx.log;
+error_log stderr;
 events {{ worker_connections 512; }}
 http {{
     access_log off;
@@ -40,24 +42,7 @@ http {{
     fastcgi_temp_path {place}/fastcgi;
     uwsgi_temp_path {place}/uwsgi;
     scgi_temp_path {place}/scgi;
-    upstream weft {{
-{servers}
-    }}
-    server {{
-        listen 127.0.0.1:{port};
-        client_max_body_size 0;
-        location / {{
-            proxy_pass http://weft;
-            proxy_http_version 1.1;
-            proxy_set_header Host $host;
-            proxy_set_header Upgrade $http_upgrade;
-            proxy_set_header Connection $http_connection;
-            proxy_next_upstream error timeout http_503 non_idempotent;
-            proxy_buffering off;
-            proxy_read_timeout 1h;
-            proxy_send_timeout 1h;
-        }}
-    }}
+{site}
 }}
 """
 
@@ -78,7 +63,7 @@ def find_port() -> int:
 
 
 def as_postgres() -> list[str]:
-    """Postgres refuses to run as root."""
+    """Return the beginning of a command line: Postgres refuses to run as root, and nginx would keep large requests as nobody."""
     root = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]
     return root if os.getuid() == 0 else []
 
@@ -86,14 +71,14 @@ def as_postgres() -> list[str]:
 @contextmanager
 def run(
     command: Sequence[str], log: Path, *, cwd: Path, how: signal.Signals = signal.SIGTERM
-) -> Iterator[None]:
-    """Run a program until the end of the block."""
+) -> Iterator[int]:
+    """Run a program until the end of the block. Its process id is yielded."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=cwd, start_new_session=True
         )
     try:
-        yield
+        yield process.pid
     finally:
         process.send_signal(how)
         process.wait()
@@ -132,22 +117,26 @@ def start_postgres(stack: ExitStack, place: Path) -> str:
     return f"postgres://weft@127.0.0.1:{port}/postgres"
 
 
-def start_nodes(stack: ExitStack, place: Path, url: str, args: argparse.Namespace) -> list[int]:
-    weft, ports = str(Path(sys.executable).with_name("weft")), []
+def start_nodes(stack: ExitStack, place: Path, url: str, args: argparse.Namespace) -> dict[int, int]:
+    """Start the nodes. Return the port of each with its process."""
+    weft, nodes = str(Path(sys.executable).with_name("weft")), {}
     for number in range(1, args.nodes + 1):
-        port, log = find_port(), place / f"node-{number}.log"
-        name = f"node-{number}"
+        port, name = find_port(), f"node-{number}"
         command = [weft, "serve", "--auth", "none", "--port", str(port), "--store", url, "--node-name", name]
-        stack.enter_context(run(command, log, cwd=Path(args.dir)))
-        wait_for(port, log)
-        ports.append(port)
-    return ports
+        nodes[port] = stack.enter_context(run(command, place / f"{name}.log", cwd=Path(args.dir)))
+    for number, port in enumerate(nodes, 1):
+        wait_for(port, place / f"node-{number}.log")
+    return nodes
 
 
-def start_nginx(stack: ExitStack, place: Path, ports: Sequence[int], port: int) -> None:
-    servers = "\n".join(f"        server 127.0.0.1:{each} max_fails=1 fail_timeout=1s;" for each in ports)
-    (place / "nginx.conf").write_text(NGINX.format(place=place, servers=servers, port=port))
-    command = [find_program("nginx"), "-c", str(place / "nginx.conf"), "-e", str(place / "nginx.log")]
+def start_nginx(stack: ExitStack, place: Path, ports: Iterable[int], port: int) -> None:
+    """Start nginx with the configuration for a cluster, and with the addresses that this one has."""
+    servers = "\n".join(f"    server 127.0.0.1:{each} max_fails=1 fail_timeout=1s;" for each in ports)
+    site = Path(__file__).with_name("nginx-cluster.conf").read_text()
+    site = re.sub(r"(?:^    server \S+:4096 .+\n)+", f"{servers}\n", site, flags=re.MULTILINE)
+    site = site.replace("listen 80;", f"listen 127.0.0.1:{port};")
+    (place / "nginx.conf").write_text(NGINX.format(place=place, site=site))
+    command = [*as_postgres(), find_program("nginx"), "-c", str(place / "nginx.conf"), "-e", "stderr"]
     stack.enter_context(run(command, place / "nginx.log", cwd=place, how=signal.SIGQUIT))
     wait_for(port, place / "nginx.log")
 
@@ -165,11 +154,11 @@ def main() -> None:
     try:
         with ExitStack() as stack:
             url = start_postgres(stack, place)
-            ports = start_nodes(stack, place, url, args)
-            start_nginx(stack, place, ports, port)
+            nodes = start_nodes(stack, place, url, args)
+            start_nginx(stack, place, nodes, port)
             print(f"the cluster   http://127.0.0.1:{port}   (weft attach http://127.0.0.1:{port})")
-            for number, each in enumerate(ports, 1):
-                print(f"node-{number}        http://127.0.0.1:{each}")
+            for number, (each, process) in enumerate(nodes.items(), 1):
+                print(f"node-{number}        http://127.0.0.1:{each}   (process {process}; end it: weft cluster drain node-{number} --store {url})")
             print(f"its store     {url}")
             print(f"its state     weft cluster status --store {url}")
             print(f"its logs      {place}")
