@@ -1,6 +1,6 @@
 """Start a cluster on this machine for trying it: Postgres, two nodes and nginx, all on loopback. `make cluster` runs this.
 
-    python deploy/try_cluster.py [--nodes 2] [--port 4096] [--dir PATH]
+    python deploy/try_cluster.py [--nodes 2] [--port 4096] [--dir PATH] [--lease 15]
 
 It needs the programs of Postgres and nginx (Debian: postgresql, nginx-light). Everything is kept in a temporary directory and
 ends with Ctrl-C. The nodes ask for no password: this is for one machine.
@@ -28,6 +28,7 @@ PLACES = (
     "/usr/local/pgsql/bin",
 )
 WAIT_SECONDS = 60
+LEASE_SECONDS = 15.0  # the default of a Postgres store
 
 # What surrounds `nginx-cluster.conf`, which the compose file uses as it is.
 NGINX = """daemon off;
@@ -93,14 +94,16 @@ def wait_for(port: int, log: Path) -> None:
     sys.exit(f"nothing listens at port {port}:\n{log.read_text()}")
 
 
-def start_postgres(stack: ExitStack, place: Path) -> str:
+def start_postgres(stack: ExitStack, place: Path, lease: float) -> str:
+    """Start a server with an empty database. Return the URL of the store in it."""
     data, port = place / "data", find_port()
     if os.getuid() == 0:
         shutil.chown(place, "postgres", "postgres")
     subprocess.run(
-        [*as_postgres(), find_program("initdb"), "--auth=trust", "--username=weft", "--encoding=UTF8", "-D", str(data)],
+        [*as_postgres(), find_program("initdb"), "--auth=trust", "--username=weft", "--encoding=UTF8", "--no-sync", "-D", str(data)],
         check=True, capture_output=True, cwd="/",
     )  # fmt: skip
+    # Nothing of it is kept, so nothing has to be on the disk.
     command = [
         find_program("postgres"),
         "-D",
@@ -111,10 +114,14 @@ def start_postgres(stack: ExitStack, place: Path) -> str:
         "127.0.0.1",
         "-p",
         str(port),
+        "-c",
+        "fsync=off",
     ]
     stack.enter_context(run([*as_postgres(), *command], place / "postgres.log", cwd=place, how=signal.SIGINT))
     wait_for(port, place / "postgres.log")
-    return f"postgres://weft@127.0.0.1:{port}/postgres"
+    return f"postgres://weft@127.0.0.1:{port}/postgres" + (
+        "" if lease == LEASE_SECONDS else f"?lease={lease:g}"
+    )
 
 
 def start_nodes(stack: ExitStack, place: Path, url: str, args: argparse.Namespace) -> dict[int, int]:
@@ -146,6 +153,12 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--port", type=int, default=4096, help="where nginx listens; 0 for any free port")
     parser.add_argument("--dir", default=".", help="the project that the nodes serve")
+    parser.add_argument(
+        "--lease",
+        type=float,
+        default=LEASE_SECONDS,
+        help="seconds until a node that was killed is taken for dead",
+    )
     args = parser.parse_args()
     for name in ("initdb", "postgres", "nginx"):
         find_program(name)  # before anything is started
@@ -153,14 +166,15 @@ def main() -> None:
     place, port = Path(tempfile.mkdtemp(prefix="weft-cluster-")), args.port or find_port()
     try:
         with ExitStack() as stack:
-            url = start_postgres(stack, place)
+            url = start_postgres(stack, place, args.lease)
             nodes = start_nodes(stack, place, url, args)
             start_nginx(stack, place, nodes, port)
             print(f"the cluster   http://127.0.0.1:{port}   (weft attach http://127.0.0.1:{port})")
             for number, (each, process) in enumerate(nodes.items(), 1):
-                print(f"node-{number}        http://127.0.0.1:{each}   (process {process}; end it: weft cluster drain node-{number} --store {url})")
+                print(f"node-{number}        http://127.0.0.1:{each}   (process {process})")
             print(f"its store     {url}")
-            print(f"its state     weft cluster status --store {url}")
+            print(f"its state     weft cluster status --store '{url}'")
+            print(f"end a node    weft cluster drain node-1 --store '{url}'")
             print(f"its logs      {place}")
             print("Ctrl-C ends it", flush=True)
             with suppress(KeyboardInterrupt):
