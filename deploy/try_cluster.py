@@ -2,7 +2,7 @@
 
     python deploy/try_cluster.py [--nodes 2] [--port 4096] [--dir PATH] [--lease 15]
 
-It needs the programs of Postgres and nginx (Debian: postgresql, nginx-light). Everything is kept in a temporary directory and
+It needs the programs of Postgres and nginx (Debian: postgresql, nginx). Everything is kept in a temporary directory and
 ends with Ctrl-C. The nodes ask for no password: this is for one machine.
 """
 
@@ -52,7 +52,7 @@ def find_program(name: str) -> str:
     found = [path for place in PLACES for path in sorted(glob.glob(f"{place}/{name}"))]
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin") or next(reversed(found), None)
     if path is None:
-        sys.exit(f"there is no {name} here; on Debian: apt-get install postgresql nginx-light")
+        sys.exit(f"there is no {name} here; on Debian: apt-get install postgresql nginx")
     return path
 
 
