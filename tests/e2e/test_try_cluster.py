@@ -120,7 +120,7 @@ def find_node(tried: TriedCluster, client: httpx2.Client) -> str:
 def is_answered(url: str) -> bool:
     try:
         httpx2.get(f"{url}/global/health", timeout=60)
-    except httpx2.ConnectError:
+    except httpx2.TransportError:  # also while it ends
         return False
     return True
 
@@ -193,22 +193,24 @@ def check_kill(
 def check_drain(
     tried: TriedCluster, client: httpx2.Client, session: str, *, project: Path, threads: ThreadPoolExecutor
 ) -> None:
-    """While a node drains, nothing that we send fails, and what it ran goes on elsewhere."""
+    """While a node drains, what reads and what prompts does not fail, and what the node ran goes on elsewhere."""
     answered = threads.submit(client.post, f"/session/{session}/message", json=prompt("steps"))
     wait_until((project / "stepped").exists)
     name = find_node(tried, client)
     command = [shutil.which("weft", path=Path(sys.executable).parent) or "weft", "cluster", "drain", name]
     subprocess.run([*command, "--store", tried.store], check=True, capture_output=True, cwd=project)
     statuses: set[int] = set()
+    other = make_session(client)
 
     def try_everything() -> bool:
-        # First what nginx repeats only because the node says that it has done nothing.
-        sent: list[tuple[str, str, Any]] = [("POST", "/session", {}), ("GET", "/session/status", None)]
+        silent = prompt("hello", noReply=True)
+        sent: list[tuple[str, str, Any]] = [
+            ("POST", f"/session/{other}/message", silent),
+            ("GET", "/session/status", None),
+        ]
         statuses.update(client.request(method, path, json=body).status_code for method, path, body in sent)
         return not is_answered(tried.nodes[name])
 
-    ready = f"{tried.nodes[name]}/weft/ready"
-    wait_until(lambda: httpx2.get(ready, timeout=60).status_code == 503, "a node that drains")
     try_everything()
     (project / "stepped-go").touch()
     wait_until(try_everything, "the end of the node")
