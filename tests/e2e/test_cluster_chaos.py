@@ -2,7 +2,7 @@
 
 Short here; the long one by hand, which takes some minutes:
 
-    WEFT_CHAOS="sessions=200 kills=30 stops=10 restarts=2 cuts=10" pytest tests/e2e/test_cluster_chaos.py
+    WEFT_CHAOS="sessions=200 kills=30 stops=10 restarts=2 cuts=10" pytest -s tests/e2e/test_cluster_chaos.py
 """
 
 import asyncio
@@ -10,8 +10,6 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ import pytest
 from given.cluster import ClusterHarness, EventListener, Node, fold, open_cluster, wait_until
 from given.http_server import prompt
 from given.postgres import get_server
-from given.postgres_proxy import PostgresProxy, open_postgres_proxy
+from given.postgres_proxy import PostgresProxy, run_postgres_proxy
 from weft.provider.scripted import Say, UseTool
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if os.environ.get("WEFT_CHAOS") else 240)]
@@ -48,31 +46,6 @@ def make_scripts(sessions: int) -> dict[str, Any]:
         ]
         for number in range(sessions)
     }  # fmt: skip
-
-
-@contextmanager
-def open_proxy(url: str) -> Iterator[tuple[PostgresProxy, asyncio.AbstractEventLoop]]:
-    """Run a proxy before the database in a thread."""
-    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    found: list[PostgresProxy] = []
-
-    async def serve() -> None:
-        async with open_postgres_proxy(url) as proxy:
-            found.append(proxy)
-            ready.set()
-            await stop.wait()
-        for _ in range(10):  # so that all connections are closed before the loop is
-            await asyncio.sleep(0)
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
-    thread.start()
-    assert ready.wait(60)
-    try:
-        yield found[0], loop
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(60)
-        loop.close()
 
 
 class Chaos:
@@ -128,7 +101,7 @@ def test_nothing_acknowledged_is_lost_or_done_twice(tmp_path: Path) -> None:
     settings, random_ = SETTINGS, random.Random(SETTINGS["seed"])
     with (
         open_cluster(tmp_path, make_scripts(settings["sessions"]), lease=LEASE_SECONDS) as cluster,
-        open_proxy(cluster.url) as (proxy, loop),
+        run_postgres_proxy(cluster.url) as (proxy, loop),
     ):
         chaos = Chaos(cluster, proxy, loop)
         sessions = [chaos.nodes[0].make_session() for _ in range(settings["sessions"])]
@@ -161,6 +134,7 @@ def is_quiet(cluster: ClusterHarness) -> bool:
 
 
 def check(chaos: Chaos, cluster: ClusterHarness, sessions: list[str]) -> None:
+    interrupted = 0
     for number, session in enumerate(sessions):
         transcripts = [node.list_messages(session) for node in chaos.nodes]
         assert transcripts[1:] == transcripts[:-1]
@@ -179,12 +153,15 @@ def check(chaos: Chaos, cluster: ClusterHarness, sessions: list[str]) -> None:
         if whole:
             assert (ran, answers[-1]["parts"][-2]["text"]) == (1, (f"Done with {number}. " * 20).strip())
         else:
+            interrupted += 1
             assert answers[-1]["info"]["error"]["name"] == "MessageAbortedError"
     # The log still has everything: its fold is what is stored.
     events = read_log(chaos.nodes[0], cluster)
     for session in sessions:
         told = [event for event in events if session in str(event)]
         assert fold(told) == chaos.nodes[0].list_messages(session)
+    figures = f"{len(sessions)} prompts: {len(sessions) - interrupted} answered, {interrupted} interrupted; {len(events)} events"
+    print(figures)  # noqa: T201  for the person who runs the long one
 
 
 def read_log(node: Node, cluster: ClusterHarness) -> list[dict[str, Any]]:

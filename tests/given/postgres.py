@@ -26,9 +26,7 @@ PLACES = (
     "/usr/local/pgsql/bin",
     "/opt/homebrew/opt/postgresql*/bin",
 )
-HOW_TO_INSTALL = (
-    "install it with apt-get install postgresql pgbouncer, or set WEFT_TEST_POSTGRES to the URL of a server"
-)
+HOW_TO_INSTALL = "install it with apt-get install postgresql pgbouncer nginx, or set WEFT_TEST_POSTGRES to the URL of a server"
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
 SETTINGS = {
     "fsync": "off",
@@ -42,7 +40,7 @@ NUMBERS = count()
 
 
 def find_program(name: str) -> str:
-    """Return the path of a program of Postgres. If there is none, the test is skipped, but in CI it fails."""
+    """Return the path of a program of Postgres, or of nginx. If there is none, the test is skipped, but in CI it fails."""
     found = [str(path) for place in PLACES for path in sorted(Path("/").glob(f"{place[1:]}/{name}"))]
     path = shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/bin") or next(reversed(found), None)
     if path is None:

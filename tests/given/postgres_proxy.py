@@ -1,8 +1,9 @@
 """A proxy before a Postgres server that counts round trips, and cuts connections at the worst moment."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from urllib.parse import urlsplit
 
 PIECE = 1 << 16
@@ -19,6 +20,9 @@ class PostgresProxy:
         self.cut = asyncio.Event()
         self.refuses = False
         self.refused = 0
+        # Cleared, answers are kept back until it is set again: connections stay open, and nothing is heard on them.
+        self.answers = asyncio.Event()
+        self.answers.set()
         self._answers_left: int | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -92,6 +96,7 @@ class _Connection:
 
     async def forward_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(PIECE):
+            await self._proxy.answers.wait()
             if self._is_asking and self._proxy.takes_answer():
                 return
             self._is_asking = False
@@ -110,3 +115,28 @@ async def open_postgres_proxy(url: str) -> AsyncIterator[PostgresProxy]:
     finally:
         server.close()
         await proxy.cut_all()
+
+
+@contextmanager
+def run_postgres_proxy(url: str) -> Iterator[tuple[PostgresProxy, asyncio.AbstractEventLoop]]:
+    """Run a proxy in a thread, for tests without an event loop."""
+    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    found: list[PostgresProxy] = []
+
+    async def serve() -> None:
+        async with open_postgres_proxy(url) as proxy:
+            found.append(proxy)
+            ready.set()
+            await stop.wait()
+        for _ in range(10):  # so that all connections are closed before the loop is
+            await asyncio.sleep(0)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield found[0], loop
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(60)
+        loop.close()

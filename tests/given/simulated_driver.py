@@ -62,6 +62,7 @@ class Machine:
         self.died = asyncio.Event()
         self.is_cut = False
         self.lost_answers = 0  # how many of the next answers are lost
+        self.late_seconds = 0.0  # how much later than usual the next statement reaches the server
 
     # --- the clock ---
 
@@ -118,7 +119,8 @@ class Machine:
 
     async def _carry(self, sql: str, values: Sequence[Any], answer: asyncio.Future[Rows]) -> None:
         """Carry a statement to the server and its answer back, unless either is lost on the way."""
-        await asyncio.sleep(self._latency())
+        late, self.late_seconds = self.late_seconds, 0.0
+        await asyncio.sleep(self._latency() + late)
         rows: Rows = []
         error: Exception | None = ConnectionResetError()
         if not self.is_cut and self._random.random() >= self.faults.lost:

@@ -214,7 +214,6 @@ class SimulatedPostgres:
             (cluster.DRAIN, self._drain),
             (cluster.PUT, self._put_delivery),
             (cluster.TAKE, self.take_deliveries),
-            (cluster.SELECT_TAKEN, self._select_taken),
             (cluster.FINISH, self.finish_delivery),
             (cluster.GIVE_BACK, self._give_deliveries_back),
             (cluster.WITHDRAW, self._withdraw),
@@ -618,10 +617,17 @@ class SimulatedPostgres:
             return held.owner == me.owner
         return not me.draining and is_served(row.directory, me.roots)
 
-    async def take_deliveries(self, transaction: Transaction, node: str, most: int) -> Rows:
+    async def take_deliveries(
+        self, transaction: Transaction, node: str, most: int, known: Sequence[int]
+    ) -> Rows:
         me = self.nodes.get(node)
+        unknown: Rows = [
+            (row.number, row.key, row.session, row.directory, row.kind, row.repeatable, row.body, row.takes, row.outcome, "")
+            for row in self.deliveries.values()
+            if row.taker == node and row.done is None and row.number not in known
+        ]  # fmt: skip
         if me is None:
-            return []
+            return unknown
         taken: Rows = []
         for row in sorted(self.deliveries.values(), key=lambda row: row.number):
             if len(taken) == most or transaction.is_locked("delivery", row.key) or not self.may_take(me, row):
@@ -633,14 +639,7 @@ class SimulatedPostgres:
             taken.append(
                 (row.number, row.key, row.session, row.directory, row.kind, row.repeatable, row.body, row.takes + 1, row.outcome, "")
             )  # fmt: skip
-        return taken
-
-    async def _select_taken(self, _: Transaction, node: str) -> Rows:
-        return [
-            (row.number, row.key, row.session, row.directory, row.kind, row.repeatable, row.body, row.takes, row.outcome, "")
-            for row in self.deliveries.values()
-            if row.taker == node and row.done is None
-        ]  # fmt: skip
+        return [*taken, *unknown]
 
     def _make_giver(self, row: DeliveryRow, node: str) -> Callable[[], None]:
         """Return a function that gives a delivery to a node. This is decided now, and takes effect at the commit."""

@@ -3,8 +3,8 @@
 Time, network and database are simulated, everything else is real, and the same seed gives the same run. What must hold is in
 `given/simulated_cluster.py`. More seeds, or one of them again:
 
-    WEFT_SIMULATION=0-5000 pytest tests/integration/test_cluster_simulation.py -k whatever
-    WEFT_SIMULATION=4711 pytest tests/integration/test_cluster_simulation.py -k whatever
+    WEFT_SIMULATION=0-5000 pytest tests/integration/test_cluster_simulation.py -k nothing_acknowledged
+    WEFT_SIMULATION=4711 pytest tests/integration/test_cluster_simulation.py -k nothing_acknowledged
 """
 
 import asyncio
@@ -68,7 +68,9 @@ SEEDS = read_seeds(os.environ.get("WEFT_SIMULATION", f"0-{CI_SEEDS}"))
 def test_nothing_acknowledged_is_lost_or_done_twice(seed: int) -> None:
     cluster = SimulatedCluster(seed)
     simulate(cluster.run())
-    again = f"WEFT_SIMULATION={seed} pytest tests/integration/test_cluster_simulation.py -k whatever"
+    again = (
+        f"WEFT_SIMULATION={seed} pytest tests/integration/test_cluster_simulation.py -k nothing_acknowledged"
+    )
     assert cluster.wrong == [], f"run it again: {again}"
     assert len(cluster.acknowledged) == cluster.settings.prompts
 
@@ -366,3 +368,26 @@ async def test_a_node_learns_of_a_delivery_that_it_took_even_if_the_first_answer
         await store.cluster.put(NewDelivery(key, SESSION, "/work", "prompt", True, b"{}"))
         machine.lost_answers = 1
         assert key in [delivery.key for delivery in await store.cluster.take("n", most=9)]
+
+
+def test_a_node_learns_of_a_delivery_that_a_late_statement_took_for_it() -> None:
+    simulate(take_late())
+
+
+async def take_late() -> None:
+    async with open_tasks() as tasks:
+        machine = Machine(SimulatedPostgres(tasks, commit_delay=lambda: 0), Random(1), NetworkFaults())
+        store = await open_simulated_store(machine)
+        await store.cluster.join(NodeRecord("n", "me", "n", "", "1", ("/work",)))
+        machine.late_seconds = 1.0
+        taking = tasks.create_task(store.cluster.take("n", most=9))
+        await asyncio.sleep(0.1)
+        # The connection is lost, and the statement repeated. What was sent first reaches the server all the same, but later.
+        machine.cut()
+        machine.join()
+        assert await taking == []
+        await store.cluster.put(NewDelivery("one", SESSION, "/work", "prompt", True, b"{}"))
+        await asyncio.sleep(1.0)
+        (late,) = await store.cluster.take("n", most=9)
+        assert late.key == "one"
+        assert await store.cluster.take("n", most=9, known=[late.number]) == []

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -74,8 +75,12 @@ def test_no_proxy_buffers_events_or_keeps_closed_listeners() -> None:
         "proxy_buffering off;",
         "client_max_body_size 0;",
         "proxy_set_header Upgrade $http_upgrade;",
+        "proxy_set_header Host $http_host;",
+        "proxy_read_timeout 1h;",
+        "gzip off;",
     ):
         assert said in nginx[1]
+        assert said in (DEPLOY / "nginx-cluster.conf").read_text()
     # Caddy 2.6 then never tells us that a listener has hung up.
     assert "flush_interval" not in caddy[1]
 
@@ -104,20 +109,61 @@ def test_the_container_has_the_driver_of_the_shared_store() -> None:
     assert installed == ".[postgres]"
 
 
-@pytest.mark.parametrize("name", ["compose.yaml", "kubernetes.yaml"])
-def test_nodes_keep_their_snapshots(name: str) -> None:
-    documents = list(yaml.safe_load_all((DEPLOY / name).read_text()))
-    if name == "compose.yaml":
-        (compose,) = documents
-        volumes = [compose["services"][node]["volumes"] for node in ("one", "two")]
-        kept = [volume.partition(":")[0] for each in volumes for volume in each if volume.endswith(":/data")]
-        assert kept == ["data-one", "data-two"]
-        assert set(kept) <= set(compose["volumes"])
-    else:
-        (nodes,) = (each["spec"] for each in documents if each["kind"] == "StatefulSet")
-        assert [claim["metadata"]["name"] for claim in nodes["volumeClaimTemplates"]] == ["data"]
-        mounts = nodes["template"]["spec"]["containers"][0]["volumeMounts"]
-        assert {"name": "data", "mountPath": "/data"} in mounts
+def load_compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return loaded
+
+
+def load_kubernetes(kind: str) -> dict[str, Any]:
+    documents = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    (found,) = (each for each in documents if each["kind"] == kind)
+    return dict(found["spec"])
+
+
+def test_the_nodes_of_the_compose_file_are_those_of_nginx() -> None:
+    services = load_compose()["services"]
+    nodes = {name: service for name, service in services.items() if service["image"] == "weft"}
+    for node in nodes.values():
+        chosen = parse(node["command"])
+        assert (chosen.hostname, chosen.port, choose_auth(chosen.auth, {})) == ("0.0.0.0", 4096, "password")
+        assert int(node["stop_grace_period"].removesuffix("s")) > chosen.grace + 20
+    nginx = services["nginx"]
+    assert sorted(nginx["depends_on"]) == sorted(nodes)
+    (mounted,) = nginx["volumes"]
+    site = (DEPLOY / mounted.partition(":")[0]).read_text()
+    assert re.findall(r"^    server (\S+) ", site, re.MULTILINE) == [f"{name}:4096" for name in nodes]
+    (published,) = nginx["ports"]
+    assert f"listen {published.rpartition(':')[2]};" in site
+
+
+def test_the_pods_of_kubernetes_are_nodes() -> None:
+    pod = load_kubernetes("StatefulSet")["template"]["spec"]
+    (container,) = pod["containers"]
+    chosen = parse(container["args"])
+    assert (chosen.hostname, choose_auth(chosen.auth, {})) == ("0.0.0.0", "password")
+    # Pods and people in the cluster use the name of the service.
+    assert chosen.allow_host == ["weft"]
+    assert pod["terminationGracePeriodSeconds"] > chosen.grace + 20
+    assert container["ports"] == [{"name": "http", "containerPort": chosen.port}]
+    assert load_kubernetes("Service")["ports"] == [{"port": chosen.port, "targetPort": "http"}]
+    ready = container["readinessProbe"]
+    program = ready["exec"]["command"][-1]
+    ast.parse(program)
+    assert f"http://127.0.0.1:{chosen.port}/weft/ready" in program
+    assert "timeout=4" in program
+    assert ready["timeoutSeconds"] > 4
+
+
+def test_nodes_keep_their_snapshots() -> None:
+    compose = load_compose()
+    volumes = [compose["services"][node]["volumes"] for node in ("one", "two")]
+    kept = [volume.partition(":")[0] for each in volumes for volume in each if volume.endswith(":/data")]
+    assert kept == ["data-one", "data-two"]
+    assert set(kept) <= set(compose["volumes"])
+    nodes = load_kubernetes("StatefulSet")
+    assert [claim["metadata"]["name"] for claim in nodes["volumeClaimTemplates"]] == ["data"]
+    mounts = nodes["template"]["spec"]["containers"][0]["volumeMounts"]
+    assert {"name": "data", "mountPath": "/data"} in mounts
 
 
 def test_the_files_that_the_container_copies_exist() -> None:

@@ -70,8 +70,8 @@ class Cluster(Protocol):
     * `wait_for` returns True when everything up to a position was passed on, False if that takes too long.
     * `list_status` returns the sessions of a directory that other nodes run.
     * `claim_key` returns the message that a key stands for: the given one if the key is new.
-    * `check` raises `StoreError` if this node cannot work: the database does not answer, or does not know the node.
-    * `metrics` returns what is measured, each with its name, help text and value.
+    * `check` raises `StoreError` if this node cannot work, because the database does not answer. It does not wait for it.
+    * `metrics` returns what is measured, each with its name, help text and value. It raises `StoreError` as `check` does.
     * `workspace_roots` are the directories below which callers have checkouts of git workspaces.
     """
 

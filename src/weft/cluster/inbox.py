@@ -151,7 +151,7 @@ class Inbox:
         while True:
             self._wake.clear()
             with suppress(StoreError):
-                while taken := await self._store.take(self._node, most=MAX_TAKEN):
+                while taken := await self._store.take(self._node, most=MAX_TAKEN, known=self._working):
                     for delivery in taken:
                         self._begin(delivery, tasks)
             await wait_or_sleep(self._wake, self._clock, POLL_SECONDS)

@@ -45,6 +45,9 @@ if TYPE_CHECKING:  # for types alone: few nodes have git workspaces
     from weft.cluster.workspace import Workspaces
 
 BEAT_SECONDS: Final = 1.0
+# A node whose last heartbeat was stored longer ago than this is not ready. Probes and balancers wait a few seconds for an answer,
+# but a statement is repeated for longer, and one that is never answered takes a minute to fail. So readiness asks for none.
+STALE_SECONDS: Final = 5.0
 RECOVER_SECONDS: Final = 1.0
 TIDY_SECONDS: Final = 30.0
 # What the log keeps: a listener that was away for longer reads its sessions again.
@@ -81,6 +84,7 @@ class ClusterNode:
         self._views: dict[str, PrincipalView] = {}
         self._statuses: dict[SessionID, AnyStatus] = {}
         self._reported: set[SessionID] = set()
+        self._beaten = asyncio.get_running_loop().time()
         self.inbox = Inbox(self._store, clock, node=record.id, perform=self._perform)
         self.follower = LogFollower(log, clock, writer=record.owner, on_message=self.inbox.notice)
         self.draining = asyncio.Event()
@@ -208,15 +212,18 @@ class ClusterNode:
         return await self._store.claim_key(session, key, message)
 
     async def check(self) -> None:
-        if await self._store.beat(self.record.id) is None:
+        silent = asyncio.get_running_loop().time() - self._beaten
+        if silent > STALE_SECONDS:
             raise StoreError(
-                f"the database does not know node {self.record.name}", hint="it joins again soon"
+                f"the database has not answered for {silent:.0f} seconds",
+                hint="the node is ready again as soon as it does",
             )
 
     async def get_status(self) -> ClusterStatus:
         return await self._store.get_status()
 
     async def metrics(self) -> Sequence[tuple[str, str, float]]:
+        await self.check()  # whoever scrapes does not wait for long either
         status = await self._store.get_status()
         delay, self.follower.delay = self.follower.delay, 0.0
         alive = [node for node in status.nodes if node.alive]
@@ -282,6 +289,7 @@ class ClusterNode:
                         await self._store.join(self.record)
                     elif draining:
                         self.draining.set()
+                    self._beaten = asyncio.get_running_loop().time()
             await self._clock.sleep(BEAT_SECONDS)
 
     async def recover_forever(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from weft.api.cluster import ClusterStatus
@@ -110,8 +110,8 @@ class ClusterStore(InboxStore, Protocol):
       None if the store does not know it (any more). It raises `NewerFormatError` if the store was upgraded to a format that this
       version cannot use; the heartbeat counts all the same.
     * `take` gives a node the deliveries of sessions that it runs, and unless it drains those of sessions that nobody runs in
-      directories that it serves. No two nodes get the same one. A delivery whose taker died is taken again. After an answer of
-      the store was lost, it returns everything that the node has taken and not finished.
+      directories that it serves. No two nodes get the same one. A delivery whose taker died is taken again. It also
+      returns what the node has taken and not finished, but for the numbers that are `known`: an answer may have been lost.
     * `finish` stores an outcome for the caller, and whether anything is left to do. It returns False, and stores nothing, if the
       node is no longer the taker. `give_back` opens deliveries for others.
     * `list_untold` returns the sessions that wait for a node, with their directories, as long as listeners do not know. `tell_waiting`
@@ -129,7 +129,7 @@ class ClusterStore(InboxStore, Protocol):
 
     async def drain(self, node: str) -> list[str]: ...
 
-    async def take(self, node: str, *, most: int) -> list[Delivery]: ...
+    async def take(self, node: str, *, most: int, known: Collection[int] = ()) -> list[Delivery]: ...
 
     async def finish(self, node: str, delivery: Delivery, outcome: bytes | None, *, done: bool) -> bool: ...
 

@@ -1,7 +1,7 @@
 """The rules of the inbox: what is given back, what is answered, and outcomes that are the same on the other side."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import pytest
 
@@ -130,7 +130,8 @@ class OneNodeStore:
         self.states[new.key] = DeliveryState(None, False)
         return True
 
-    async def take(self, _: str, *, most: int) -> list[Delivery]:
+    async def take(self, _: str, *, most: int, known: Collection[int]) -> list[Delivery]:
+        del known
         if self.failing:
             self.failing -= 1
             raise StoreError("away")

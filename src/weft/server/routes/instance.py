@@ -101,8 +101,9 @@ async def get_ready(call: ServerCall) -> RouteResult:
     else:
         try:
             if call.server.cluster is not None:
-                await call.server.cluster.check()
-            await (await call.server.get_api(call.server.default_directory)).workspace.check_store()
+                await call.server.cluster.check()  # its heartbeats write to the store
+            else:
+                await (await call.server.get_api(call.server.default_directory)).workspace.check_store()
         except WeftError as error:
             reasons.append(f"{type(error).__name__}: nothing can be stored")
             call.server.note(f"not ready: {type(error).__name__}: {error}")

@@ -2,7 +2,7 @@
 that know of owners and of waiting in `schema/0006_shared_principals.sql`."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from weft.api.cluster import ClusterStatus, LeaseStatus, NodeStatus
@@ -34,9 +34,12 @@ DELETE FROM {schema}.node WHERE id = $1"""
 DRAIN = """UPDATE {schema}.node SET draining = true WHERE (id = $1 OR name = $1) AND {schema}.is_alive(node)
 RETURNING id"""
 PUT = "SELECT {schema}.put_delivery($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-TAKE = "SELECT * FROM {schema}.take_deliveries($1, $2)"
-SELECT_TAKEN = """SELECT number, key, session, directory, kind, repeatable, body, takes, outcome, owner FROM {schema}.delivery
-WHERE taker = $1 AND done IS NULL"""
+# With what is new come the deliveries that this node has and does not know: of a statement whose answer was lost, or which was repeated
+# because its connection was, and whose first attempt reached the server only afterwards.
+TAKE = """SELECT * FROM {schema}.take_deliveries($1, $2)
+UNION ALL
+SELECT number, key, session, directory, kind, repeatable, body, takes, outcome, owner FROM {schema}.delivery
+WHERE taker = $1 AND done IS NULL AND number <> ALL($3)"""
 FINISH = "SELECT {schema}.finish_delivery($1, $2, $3, $4, $5, $6, $7)"
 GIVE_BACK = (
     "UPDATE {schema}.delivery SET taker = NULL WHERE taker = $1 AND number = ANY ($2) AND done IS NULL"
@@ -94,7 +97,6 @@ class PostgresCluster:
     def __init__(self, database: Database, log: PostgresLog) -> None:
         self._database = database
         self._log = log
-        self._may_have_more = False  # deliveries that were taken by a statement whose answer was lost
 
     async def join(self, node: NodeRecord) -> None:
         await self._database.fetch(
@@ -138,12 +140,8 @@ class PostgresCluster:
         self._log.note_appended()
         return bool(result.rows[0][0]) or result.repeated
 
-    async def take(self, node: str, *, most: int) -> list[Delivery]:
-        may_have_more, self._may_have_more = self._may_have_more, True
-        rows, repeated = await self._database.send(TAKE, node, most)
-        if may_have_more or repeated:
-            rows = await self._database.fetch(SELECT_TAKEN, node)
-        self._may_have_more = False
+    async def take(self, node: str, *, most: int, known: Collection[int] = ()) -> list[Delivery]:
+        rows = await self._database.fetch(TAKE, node, most, list(known))
         taken = [
             Delivery(number, key, SessionID(session), to_text(directory), *rest)
             for number, key, session, directory, *rest in rows
