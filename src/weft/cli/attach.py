@@ -177,7 +177,7 @@ class AttachConsole:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def talk(self, session: SessionInfo | None) -> int:
-        """Talk to a session, or to a new one, until the input ends. Return `REFUSED` if an agent asks something then, which nobody here can answer."""
+        """Talk to a session, or to a new one, until the input ends. Return `REFUSED` if an agent still waits for an answer then."""
         events = self._api.events()
         if session is not None:
             await self._show_session(session)

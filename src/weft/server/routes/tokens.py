@@ -19,7 +19,7 @@ class RevokeTokenQuery(Struct, frozen=True, kw_only=True):
 def _get_tokens(call: ServerCall) -> TokenAdministration:
     tokens = call.server.tokens
     if tokens is None:
-        raise UnsupportedError("tokens on this server", hint="weft serve has them")
+        raise UnsupportedError("tokens on this server", hint="start the server with weft serve")
     return tokens
 
 
