@@ -8,8 +8,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import CursorLostError
@@ -20,7 +21,7 @@ LOG_SIZE = 8192
 SECRET_EVENTS = SessionCreated, SessionUpdated, SessionDeleted
 
 
-class Watcher(NamedTuple):
+class Watcher(Struct, frozen=True):
     """A function to call for events, of these kinds if there are any."""
 
     call: Callable[[Any], None]

@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.bus import Bus, follows, join_growth, to_public_event
@@ -57,7 +58,7 @@ def ignore_lost_lease(_: LeaseLostError) -> None:
     """Do nothing: the holder of the lease awaits each write, and gets the error there."""
 
 
-class HeldLease(NamedTuple):
+class HeldLease(Struct, frozen=True):
     """A lease that this journal names when it writes to the session, and the function to call when it is lost."""
 
     token: LeaseToken

@@ -4,7 +4,9 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from weft.cli.exit import EXIT_CODES
 from weft.errors import InvalidInputError
@@ -28,7 +30,7 @@ EXAMPLES = """examples:
 """
 
 
-class CommandEntry(NamedTuple):
+class CommandEntry(Struct, frozen=True):
     """A row of the table. `add_arguments` adds the command's arguments to its parser, `run` carries the command out.
 
     Both are `module:function` in this package, and are imported only for the command that is run.

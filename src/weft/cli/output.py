@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from time import localtime
+from time import localtime, strftime
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
@@ -186,10 +186,8 @@ def warn(warning: WeftError) -> None:
 def format_time(time: int, *, now: int) -> str:
     """Format a time in the local time zone: the hour if it is today, else the hour and the date."""
     then = localtime(bound_time(time) / 1000)
-    hour = f"{then.tm_hour:02}:{then.tm_min:02}"
-    if abs(now - time) < DAY_MS and then[:3] == localtime(now / 1000)[:3]:
-        return hour
-    return f"{hour} · {then.tm_year}-{then.tm_mon:02}-{then.tm_mday:02}"
+    today = abs(now - time) < DAY_MS and then[:3] == localtime(now / 1000)[:3]
+    return strftime("%H:%M" if today else "%H:%M · %Y-%m-%d", then)
 
 
 def format_duration(ms: int) -> str:

@@ -6,7 +6,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 MARK: Final = "WEFT_CHILD"
 # No process has this id.
@@ -21,7 +23,7 @@ MAX_KILL_ROUNDS: Final = 50
 KTHREADD: Final = 2
 
 
-class _Process(NamedTuple):
+class _Process(Struct, frozen=True):
     pid: int
     state: str
     parent: int

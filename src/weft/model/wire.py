@@ -24,6 +24,7 @@ _EXTRA_BYTES = b'"$extra"'
 _ESCAPED_LETTER = re.compile(rb"\\u00[267]")  # `$` or a letter of `extra`, written as an escape
 
 
+@cache  # the same names come in many classes
 def wire_name(name: str) -> str:
     """Return the JSON name of a field: `session_id` is `sessionID`, `is_retryable` is `isRetryable`."""
     if name == "extra_":

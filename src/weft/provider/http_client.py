@@ -12,8 +12,11 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.host.network import find_proxy
 from weft.model.url import is_loopback_host
@@ -45,7 +48,7 @@ class TooManyConnectionsError(TimeoutError):
     """No connection became free in time."""
 
 
-class Origin(NamedTuple):
+class Origin(Struct, frozen=True):
     """Where a connection leads. `proxy` is the address of the proxy on the way, or ""."""
 
     scheme: str
@@ -111,7 +114,7 @@ class HttpClient:
         """Return where a request goes and its bytes. A user and a password in the URL become a header."""
         parts, origin = parse_origin(url)
         if not is_loopback_host(origin.host):
-            origin = origin._replace(proxy=find_proxy(url, self._environment) or "")
+            origin = replace(origin, proxy=find_proxy(url, self._environment) or "")
         target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=URL_CHARACTERS)
         sent = {"host": origin.authority, "connection": "keep-alive", **headers}
         if parts.username or parts.password:

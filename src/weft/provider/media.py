@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from io import BytesIO
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote, unquote_to_bytes
 
 from msgspec import Struct
@@ -175,7 +175,7 @@ MIN_SIDE: Final = 64
 EXIF_ORIENTATION: Final = 0x0112
 
 
-class ImageLimit(NamedTuple):
+class ImageLimit(Struct, frozen=True):
     """The largest image that an API accepts: pixels per side, and characters of its data URL."""
 
     max_side: int | None

@@ -1,7 +1,8 @@
 """Read, add, replace and remove messages and parts of a session."""
 
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from weft.errors import InvalidInputError, NotFoundError
 from weft.journal import Journal
@@ -30,7 +31,7 @@ async def iterate_newest_first(
         before, size = page[0].info.id, size * 2
 
 
-class MessageEditor(NamedTuple):
+class MessageEditor(Struct, frozen=True):
     """What changing messages needs. `transcript` is the transcript of a run under way, which must see the change."""
 
     journal: Journal

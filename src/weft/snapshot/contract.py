@@ -66,7 +66,7 @@ class RecoveryReport(Struct, frozen=True, kw_only=True):
 ObjectKind = Literal["blob", "tree"]
 
 
-class PackedObject(NamedTuple):
+class PackedObject(Struct, frozen=True):
     """An object of a tree: a file's content, or a tree in git's format."""
 
     kind: ObjectKind

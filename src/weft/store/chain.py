@@ -10,9 +10,11 @@ from __future__ import annotations
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.errors import DocumentError
 from weft.model.event import (
@@ -64,7 +66,7 @@ class ChainEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repair: bool = False
 
 
-class ChainedChanges(NamedTuple):
+class ChainedChanges(Struct, frozen=True):
     """What some events change in a session. With `restarted` the session was deleted first, and its chain begins anew."""
 
     changes: dict[str, Change]
@@ -165,7 +167,7 @@ class _ChangeCollector:
                 self._put(session.id, SESSION_KEY, digest)
             case SessionCreated(info=session):
                 self._put(session.id, SESSION_KEY, digest)
-                self.found[session.id] = self.found[session.id]._replace(created=True)
+                self.found[session.id] = replace(self.found[session.id], created=True)
             case SessionDeleted(info=session):
                 self._deleted.add(session.id)
                 self.found.pop(session.id, None)
@@ -255,7 +257,7 @@ def to_line(hash: bytes, body: bytes) -> bytes:
     return hash.hex().encode() + b" " + body
 
 
-class ChainLines(NamedTuple):
+class ChainLines(Struct, frozen=True):
     """A chain as it is stored: a line for each entry.
 
     `head` is the number and the hash of the last entry as they are stored elsewhere, if a store keeps them twice. While a write
@@ -270,7 +272,7 @@ class ChainLines(NamedTuple):
     owner: str = ""
 
 
-class Covered(NamedTuple):
+class Covered(Struct, frozen=True):
     """What the chain last said about a document: in which entry, and when (ms)."""
 
     digest: str | None
@@ -279,7 +281,7 @@ class Covered(NamedTuple):
     time: int
 
 
-class Chain(NamedTuple):
+class Chain(Struct, frozen=True):
     """A chain that was read.
 
     `hashes` are those of all entries. `breaks` says what is wrong with it, in words. `covered` is the last state of each document.

@@ -261,7 +261,7 @@ class OwnedStore:
     async def read_chain(self, session: SessionID) -> ChainLines:
         if not await self.owns(session):
             return ChainLines([])
-        return (await self._store.read_chain(session))._replace(owner=self.owner)
+        return replace(await self._store.read_chain(session), owner=self.owner)
 
     # --- projects ---
 
@@ -289,7 +289,7 @@ class OwnedStore:
             asked *= SEARCH_GROWTH
 
     async def figures(self, query: StatisticsQuery) -> Figures:
-        return await self._store.figures(query._replace(sessions=await self._list_own_ids()))
+        return await self._store.figures(replace(query, sessions=await self._list_own_ids()))
 
     async def _list_own_ids(self) -> frozenset[SessionID]:
         return frozenset(session.id for session in await self.list_sessions())

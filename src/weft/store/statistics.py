@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from weft.model.ids import ProjectID, SessionID
 from weft.model.search import Figures, ToolUse, UsageShare
@@ -17,7 +18,7 @@ DAY_MS = 24 * HOUR_MS
 DayOf = Callable[[int], str]
 
 
-class StatisticsQuery(NamedTuple):
+class StatisticsQuery(Struct, frozen=True):
     """Which sessions to count: of one project or all, since a time, and over how many days if that is fixed. If `sessions` are
     named, no others count.
 
@@ -31,7 +32,7 @@ class StatisticsQuery(NamedTuple):
     sessions: frozenset[SessionID] | None = None
 
 
-class UsageRow(NamedTuple):
+class UsageRow(Struct, frozen=True):
     """The usage of one model in one hour of one session, summed over its messages. Without a model, `model` is empty.
 
     `session` is any value that names the session. The cost in dollars is (nano + atto / 1,000,000,000) billionths.
@@ -54,7 +55,7 @@ class UsageRow(NamedTuple):
     counted: bool
 
 
-class SessionRange(NamedTuple):
+class SessionRange(Struct, frozen=True):
     """How many sessions a query counts, when the first was created, and when the last was updated."""
 
     sessions: int
@@ -62,7 +63,7 @@ class SessionRange(NamedTuple):
     last: int | None
 
 
-class _Usage(NamedTuple):
+class _Usage(Struct, frozen=True):
     session: int | str
     project: str
     day: str

@@ -1,7 +1,7 @@
 """Build a request for Anthropic's Messages API that is valid for any history (pure)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -45,7 +45,7 @@ Json = dict[str, Any]
 ToBlocks = Callable[[ModelMessage], list[Json]]
 
 
-class BlockKinds(NamedTuple):
+class BlockKinds(Struct, frozen=True):
     """Predicates that tell which blocks of an API are thoughts, tool calls and results."""
 
     is_thought: Callable[[Json], bool]

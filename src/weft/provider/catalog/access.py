@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -102,7 +102,7 @@ Options = Mapping[str, Any]
 Env = Mapping[str, str]
 
 
-class AdapterPackage(NamedTuple):
+class AdapterPackage(Struct, frozen=True):
     """The adapter of an npm package, as `module:class` in `weft.provider`, and its default address."""
 
     adapter: str

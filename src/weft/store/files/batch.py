@@ -3,7 +3,9 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from weft.host.files import read_file
 from weft.model.event import (
@@ -41,7 +43,7 @@ from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree, list_part_owners
 
 
-class GrowthAppend(NamedTuple):
+class GrowthAppend(Struct, frozen=True):
     """Bytes to append to a growth file, and the offset where they go."""
 
     path: str
@@ -49,7 +51,7 @@ class GrowthAppend(NamedTuple):
     raw: bytes
 
 
-class WritePlan(NamedTuple):
+class WritePlan(Struct, frozen=True):
     """The changes of one batch: directories to clear, paths to move, documents to put and drop; or one append alone.
 
     `tidy` are files that have no effect afterwards; removing them may fail. A `fresh` directory does not exist yet and

@@ -7,9 +7,11 @@ writer removes it.
 
 import os
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.errors import DocumentError
 from weft.host.files import Disk, Stamp, read_file, stamp_of
@@ -55,7 +57,7 @@ class ChainAppend(msgspec.Struct, frozen=True, array_like=True):
     head: str
 
 
-class _Head(NamedTuple):
+class _Head(Struct, frozen=True):
     """The end of a chain: the number of the last entry, its hash, and where the next one goes."""
 
     number: int
@@ -63,7 +65,7 @@ class _Head(NamedTuple):
     end: int
 
 
-class _Known(NamedTuple):
+class _Known(Struct, frozen=True):
     """What we wrote last: the head, and the digest of the session's document, with its path and stamp if we wrote that too."""
 
     head: _Head
@@ -72,7 +74,7 @@ class _Known(NamedTuple):
     stamp: Stamp | None = None
 
 
-class PlannedEntry(NamedTuple):
+class PlannedEntry(Struct, frozen=True):
     """An entry that is about to be written at an offset of a file, and the end of the chain after it."""
 
     session: SessionID
@@ -245,7 +247,7 @@ def read_chain_lines(layout: Layout, session: SessionID) -> ChainLines:
     found = read_lines(layout.chain(session))
     if found.lines and _is_unapplied(layout, session, found.lines[-1]):
         found = ChainLines(found.lines[:-1])
-    return found._replace(unfinished=unfinished, shared=True)
+    return replace(found, unfinished=unfinished, shared=True)
 
 
 def read_lines(path: str) -> ChainLines:

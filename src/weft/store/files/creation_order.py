@@ -10,9 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from heapq import merge
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from weft.errors import InvalidIdError
 from weft.host.files import (
@@ -53,7 +54,7 @@ class OrderEntry(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fa
     parent: SessionID | None
 
 
-class ProjectOrder(NamedTuple):
+class ProjectOrder(Struct, frozen=True):
     """The sessions of a project, newest first.
 
     `file` is the stamp of the file that they were read from, and `changes` what had been reported since it was written. `listed` is

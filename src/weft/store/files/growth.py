@@ -2,8 +2,8 @@
 
 import zlib
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import DocumentError
@@ -22,7 +22,7 @@ class GrowthPiece(Wire, frozen=True, kw_only=True):
     delta: str
 
 
-class Growth(NamedTuple):
+class Growth(Struct, frozen=True):
     """The pieces in a growth file, and the byte offset of the next one."""
 
     pieces: tuple[GrowthPiece, ...]
