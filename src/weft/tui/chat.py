@@ -230,7 +230,9 @@ class Chat:
         """Return the live region: the open request, or what is going on."""
         match self.request:
             case PermissionRequest() as permission:
-                lines = render_permission(permission, width, scopes=self.setup.scopes)
+                lines = render_permission(
+                    permission, width, scopes=self.setup.scopes, is_local=not self.setup.is_remote
+                )
                 # The choices are at the end, and must be seen.
                 return lines[:1] + lines[1:][-(height - 1) :] if len(lines) > height else lines
             case QuestionRequest() as question:
