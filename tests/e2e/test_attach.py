@@ -117,7 +117,11 @@ def test_a_mistake_leaves_no_empty_session_behind(server: ProjectServer, tmp_pat
 
 
 def test_piped_input_ends_with_the_code_of_the_first_line_that_failed(tmp_path: Path) -> None:
-    script = [[Fail(message="no credit", status=402)], [Say(text="Here.")], [Fail(message="again", status=402)]]
+    script = [
+        [Fail(message="no credit", status=402)],
+        [Say(text="Here.")],
+        [Fail(message="again", status=402)],
+    ]
     with serve_project(tmp_path, script) as server:
         assert weft("attach", server.url, typed="!exit 3\n", cwd=tmp_path).returncode == 0
         failed = weft("attach", server.url, "--agent", "plan", typed="hello\n", cwd=tmp_path)

@@ -66,9 +66,7 @@ class TerminalQuestions:
         async with self._lock:
             from weft.tui.dialog import to_reply  # noqa: PLC0415  few runs ask, and it loads what draws
 
-            reply, message, terms = to_reply(
-                await ask(format_permission(request, is_local=self._is_local))
-            )
+            reply, message, terms = to_reply(await ask(format_permission(request, is_local=self._is_local)))
         self._question_tasks.pop(request.id, None)
         with suppress(NotFoundError):  # somebody else has answered it
             await self._api.reply_permission(request.id, reply, message=message, grant=terms)

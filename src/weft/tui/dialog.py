@@ -137,8 +137,11 @@ def _list_facts(metadata: Mapping[str, Any], *, is_local: bool) -> Iterator[str]
         if isinstance(values, list | tuple) and values:
             yield f"{introduction}: {', '.join(sanitize(str(value)) for value in values)}"
     if not metadata.get("why"):
-        whose = "your rules ask for it (weft permission explain says which)"
-        yield f"{FACTS['why']}: {whose if is_local else "the server's rules ask for it"}"
+        here, there = (
+            "your rules ask for it (weft permission explain says which)",
+            "the server's rules ask for it",
+        )
+        yield f"{FACTS['why']}: {here if is_local else there}"
     for key in ("command", "filepath", "url", "description"):
         value = metadata.get(key)
         if isinstance(value, str) and value:

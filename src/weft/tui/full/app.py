@@ -269,8 +269,9 @@ class FullApp(App[None], inherit_bindings=False):
         details, live = self.query_one("#details", LineView), self.query_one("#live", LinePanel)
         match self.chat.request:
             case PermissionRequest() as request:
-                is_local = not self.chat.setup.is_remote
-                lines = render_details(request, width, limit=TALL_TAIL, is_local=is_local)
+                lines = render_details(
+                    request, width, limit=TALL_TAIL, is_local=not self.chat.setup.is_remote
+                )
                 details.styles.height = min(len(lines), max(self.size.height // 3, 3))
                 details.set_lines(lines, self.palette)
                 live.set_lines(render_choices(request, width, scopes=self.chat.setup.scopes), self.palette)
