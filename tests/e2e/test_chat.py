@@ -134,6 +134,24 @@ def test_weft_alone_opens_a_conversation_and_says_how_to_continue_it(tmp_path: P
         terminal.wait_for("ended 0")
 
 
+@pytest.mark.parametrize("command", [("chat",), ("ui",)])
+def test_what_is_typed_before_the_prompt_appears_is_sent_by_enter(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    with open_chat(tmp_path, *command) as (terminal, model):
+        terminal.enter("show")
+        terminal.enter("/permissions")
+        terminal.type("half a prom")
+        terminal.wait_for("nothing is granted")
+        terminal.wait_for("Weaving")
+        terminal.wait_for("> half a prom", gone="working")
+        assert model.prompts == ["show"]
+        terminal.type("pt")
+        terminal.wait_for("> half a prompt")
+        terminal.press("C-c", "Up", "Up")
+        terminal.wait_for("> show")
+
+
 def test_the_status_says_who_will_answer_before_anything_is_asked(tmp_path: Path) -> None:
     with open_chat(tmp_path, "chat") as (terminal, _):
         terminal.wait_for(" ready · build · mill/loom")

@@ -83,7 +83,8 @@ class Chat:
         self.sizes: dict[str, int] = {}
         self._knows_sizes = False
         self.budget = ""
-        self.draft = ""  # what was typed when the screen was changed
+        self.draft = ""  # what was typed before the screen was there
+        self.early: list[str] = []  # the lines of it that Enter has ended
         self.pastes = Pastes()
         self.items: list[Item] = []  # everything that was shown of this session
         self.watched: WatchedChild | None = None
@@ -95,6 +96,7 @@ class Chat:
         self._answers: dict[str, list[tuple[str, ...]]] = {}  # to the first questions of a request
         self._dirty = asyncio.Event()
         self._sending = asyncio.Lock()
+        self._is_open = asyncio.Event()  # what is typed is for the session that is shown
         self._showing = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
         self._pending: set[asyncio.Task[None]] = set()
@@ -106,14 +108,20 @@ class Chat:
             self._tasks = tasks
             background = [tasks.create_task(self._follow(events)), tasks.create_task(self._draw())]
             background.append(tasks.create_task(self._guard(self._read_settings())))
-            if session is not None:
-                background.append(tasks.create_task(self._guard(self.open(session))))
+            background.append(tasks.create_task(self._guard(self._begin(session))))
             try:
                 await self._run_screens()
             finally:
                 for task in (*background, *self._pending):
                     task.cancel()
         await self._show_settled()
+
+    async def _begin(self, session: SessionInfo | None) -> None:
+        try:
+            if session is not None:
+                await self.open(session)
+        finally:
+            self._is_open.set()
 
     async def _run_screens(self) -> None:
         """Run the screen, and then the other one as often as the person changes between them."""
@@ -282,6 +290,7 @@ class Chat:
         await self.api.abort(session)
 
     async def _send(self, text: str) -> None:
+        await self._is_open.wait()
         if text.startswith("/") and await self.setup.run_command(self, text):
             return
         try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # for types alone: a chat needs both
 class ChatScreen(Protocol):
     """Shows a conversation and reads what is typed.
 
-    * `run` reads input and hands it to the chat until the person leaves.
+    * `run` reads input and hands it to the chat until the person leaves. It begins with `Chat.early` and `Chat.draft`.
     * `show` prints settled items, each once. `refresh` draws the live region again.
     * `set_draft` puts text into an empty prompt. `leave` makes `run` return.
     * A screen that `is_full` shows `Chat.items` itself, so that `show` only says that there are new ones. A screen that is not
