@@ -375,6 +375,8 @@ class Chat:
 
     def forget_session(self) -> None:
         """Begin another session with the next prompt."""
+        if self.view is not None:
+            self._items += self.view.take_settled()  # what was not printed yet
         self.session = self.view = self.watched = self._oldest = None
         self.items = []
         self.queue.clear()

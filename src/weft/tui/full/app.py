@@ -554,9 +554,9 @@ class FullApp(App[None], inherit_bindings=False):
         assert self._search is not None, "it has the focus"
         self._searching = self._search.display = False
         self.give_focus(self.transcript)
-        if key != "enter":
-            self.transcript.mark("")
-        elif self.transcript.words and not self.transcript.find(forward=False):
+        # Of what was typed fast, Textual has not told us yet.
+        self.transcript.mark(self._search.value if key == "enter" else "")
+        if self.transcript.words and not self.transcript.find(forward=False):
             self.tell(f"{self.transcript.words!r} was not found")
         self.sync()
         return True
