@@ -22,8 +22,7 @@ from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime
 from weft.model.part import Span, TextPart
 from weft.model.session import SessionInfo, SessionTime
-from weft.tui.chat import Chat
-from weft.tui.chat_setup import ChatSetup
+from weft.tui.chat import Chat, ChatSetup
 from weft.tui.live import LiveOutput
 from weft.tui.render import LiveContext, RenderOptions, render_item, render_live
 from weft.tui.view import SessionView

@@ -13,8 +13,7 @@ from weft.config.schema import get_default_keybinds
 from weft.host.terminal import run_with_input
 from weft.model.input import TextInput
 from weft.model.session import SessionInfo
-from weft.tui.chat import Chat
-from weft.tui.chat_setup import ChatSetup
+from weft.tui.chat import Chat, ChatSetup
 from weft.tui.commands import run_command
 from weft.tui.full.app import FullApp
 from weft.tui.full.screen import FullScreen

@@ -6,8 +6,7 @@ from pathlib import Path
 from given.engine import open_engine
 from weft.model.input import SessionInput, TextInput
 from weft.provider.scripted import Say
-from weft.tui.chat import SLICE_ITEMS, Chat
-from weft.tui.chat_setup import ChatSetup
+from weft.tui.chat import SLICE_ITEMS, Chat, ChatSetup
 from weft.tui.commands import run_command
 from weft.tui.view import AnswerItem, Item, NoticeItem
 

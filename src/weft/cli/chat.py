@@ -21,8 +21,7 @@ from weft.local.open import OpenOptions, open_directory
 from weft.model.ids import SessionID
 from weft.model.input import AnyPartInput, PromptInput, TextInput
 from weft.run.attachments import list_mentions, resolve_mentions
-from weft.tui.chat import Chat
-from weft.tui.chat_setup import ChatScreen, ChatSetup
+from weft.tui.chat import Chat, ChatScreen, ChatSetup
 from weft.tui.commands import run_command
 from weft.tui.live import get_columns
 from weft.tui.render import render_item

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 
     from weft.api import Api
     from weft.errors import WeftError
-    from weft.tui.chat_setup import ChatScreen
+    from weft.tui.chat import ChatScreen
     from weft.tui.theme import Palette
 
 HISTORY_FILE = "weft-prompts"

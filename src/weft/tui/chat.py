@@ -6,11 +6,13 @@ How it looks and how keys are read is up to a `ChatScreen`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct
 
 from weft.errors import InvalidInputError, NotFoundError, WeftError
 from weft.model.catalog import parse_ref
@@ -18,11 +20,10 @@ from weft.model.display import format_cost, format_count, sanitize
 from weft.model.event import PublishedEvent, SessionIdled, SessionUpdated
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.ids import MessageID, SessionID
-from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput
+from weft.model.input import AnyPartInput, CommandInput, PromptInput, SessionInput, ShellInput
 from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.session import Busy, Idle, SessionInfo
 from weft.model.spending import Spent
-from weft.tui.chat_setup import ChatScreen, ChatSetup
 from weft.tui.dialog import (
     is_answer,
     is_reply,
@@ -32,6 +33,7 @@ from weft.tui.dialog import (
     to_answers,
     to_reply,
 )
+from weft.tui.overview import WatchedChild
 from weft.tui.paste import Pastes, read_image
 from weft.tui.render import LiveContext, RenderOptions, render_live, render_status
 from weft.tui.text import Line
@@ -54,16 +56,51 @@ MAX_FILES: Final = 20
 NOTHING_RUNS: Final = "nothing is running; Ctrl-D leaves"
 
 
-class WatchedChild:
-    """A child session that is shown beside its parent: its view, and the items that have settled."""
+class ChatScreen(Protocol):
+    """Shows a conversation and reads what is typed.
 
-    def __init__(self, session: SessionInfo) -> None:
-        self.view = SessionView(session.id)
-        self.view.set_session(session)
-        self.items: list[Item] = []
+    * `run` reads input and hands it to the chat until the person leaves. It begins with `Chat.early` and `Chat.draft`.
+    * `show` prints settled items, each once. `refresh` draws the live region again.
+    * `set_draft` puts text into an empty prompt. `leave` makes `run` return.
+    * A screen that `is_full` shows `Chat.items` itself, so that `show` only says that there are new ones. A screen that is not
+      prints each item once.
+    """
 
-    def settle(self) -> None:
-        self.items += self.view.take_settled()
+    @property
+    def is_full(self) -> bool: ...
+
+    async def run(self, chat: Chat) -> None: ...
+
+    async def show(self, items: list[Item], chat: Chat) -> None: ...
+
+    def refresh(self) -> None: ...
+
+    def set_draft(self, text: str) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+class ChatSetup(Struct, frozen=True, kw_only=True):
+    """What a conversation needs besides the `Api`.
+
+    `run_command` carries out a slash command, and returns False if the text is none. `to_parts` turns text into the parts of a prompt, with the files and agents that it mentions. `to_resume` returns the
+    command that continues a session. `trust` and `describe_context` are there if the project is on this machine.
+    `is_remote` says that a server runs the sessions: they continue when the person leaves. `scopes` says that grants can be
+    limited to a turn or the project. `make_screen` returns the other screen, full or inline.
+    """
+
+    now: Callable[[], int]
+    run_command: Callable[[Chat, str], Awaitable[bool]]
+    to_parts: Callable[[str, str | None], Awaitable[tuple[AnyPartInput, ...]]]
+    to_resume: Callable[[SessionID], str]
+    is_remote: bool = False
+    scopes: bool = True
+    trust: Callable[[bool], list[str]] | None = None
+    describe_context: Callable[[SessionID], list[str]] | None = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    make_screen: Callable[[bool], Awaitable[ChatScreen]] | None = None
 
 
 class Chat:
@@ -190,9 +227,8 @@ class Chat:
         """Return the live region: the open request, or what is going on."""
         match self.request:
             case PermissionRequest() as permission:
-                lines = render_permission(
-                    permission, width, scopes=self.setup.scopes, is_local=not self.setup.is_remote
-                )
+                is_local = not self.setup.is_remote
+                lines = render_permission(permission, width, scopes=self.setup.scopes, is_local=is_local)
                 # The choices are at the end, and must be seen.
                 return lines[:1] + lines[1:][-(height - 1) :] if len(lines) > height else lines
             case QuestionRequest() as question:
@@ -375,8 +411,7 @@ class Chat:
 
     def forget_session(self) -> None:
         """Begin another session with the next prompt."""
-        if self.view is not None:
-            self._items += self.view.take_settled()  # what was not printed yet
+        self._items += self.view.take_settled() if self.view is not None else []  # they are not printed yet
         self.session = self.view = self.watched = self._oldest = None
         self.items = []
         self.queue.clear()
