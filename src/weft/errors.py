@@ -1,4 +1,6 @@
-"""All exceptions of weft but those of a question without an answer (`weft.agent.answer`). The message is for a person; the facts are attributes; `hint` says what to do.
+"""All exceptions of weft, except those that a question without an answer raises (`weft.agent.answer`).
+
+The message is for a person, the facts are attributes, and `hint` says what to do.
 
 WeftError
 ├── NotFoundError            a session, message, agent … does not exist
@@ -29,7 +31,7 @@ WeftError
 ├── SessionBusyError         another run has the session
 ├── LimitReachedError        a principal uses as much as it may
 ├── HandedOverError          another node continues the run
-├── EndingError              the server is ending
+├── EndingError              the server is shutting down
 ├── CursorLostError          the event to resume after is no longer held
 ├── CompactionIneffectiveError  a summary did not make the conversation fit
 ├── DeadlineError            a deadline passed
@@ -73,7 +75,7 @@ FaultKind = Literal[
     "unknown",
 ]
 
-MAX_CANDIDATES = 8  # that a message lists
+MAX_CANDIDATES = 8  # how many of them a message lists
 
 
 class WeftError(Exception):
@@ -188,7 +190,7 @@ class NewerFormatError(StoreError):
 
 
 class DamagedStoreError(StoreError):
-    """The file of a store is damaged, so that little or nothing in it can be read. Nothing changes it but a repair."""
+    """The file of a store is damaged, so that little or nothing in it can be read. Only a repair changes it."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(
@@ -374,7 +376,9 @@ class EndingError(WeftError):
     """The server is shutting down, and did not carry out the request."""
 
     def __init__(self) -> None:
-        super().__init__("the server is ending, and takes no more work", hint="send the request again")
+        super().__init__(
+            "the server is shutting down, and accepts no more work", hint="send the request again"
+        )
 
 
 class CursorLostError(WeftError):

@@ -1,8 +1,8 @@
 """The journal: the only way to write. It stores events, then publishes them.
 
 The growth of a part that is being streamed is the one exception: it is published at once, and stored with the next commit to its
-session or at most `GROWTH_SECONDS` later. A crash loses no more than that. On a full disk as much growth is stored as fits; the
-rest waits and is retried, and does not keep anything else from being stored.
+session or at most `GROWTH_SECONDS` later. A crash loses no more than that. On a full disk, as much growth is stored as fits. The
+rest waits and is tried again, and nothing else has to wait for it.
 
 If the store has an event log, through which other nodes see what happens here, everything that others want to see is also logged:
 what is stored, by the statement that stores it; growth every `LOG_SECONDS`, with what it adds to the store; anything else at once,
@@ -259,7 +259,7 @@ class Journal:
         """Hold the lease of a session. Until it ends, everything written to the session through this journal names the lease, so
         that `LeaseLostError` is raised and nothing is stored if another process has taken it over.
 
-        Then `on_lost` is called as well, because it may be growth that was refused, and nobody awaits that.
+        Then `on_lost` is called as well: the refused write may be one of growth, which nobody awaits.
         """
         async with self._store.lease(session, owner) as token:
             self._leases[session] = HeldLease(token, on_lost)
@@ -360,7 +360,7 @@ class Journal:
     ) -> SessionInfo:
         """Change a session atomically, and return it. Events of the session are stored with the change, and published before it.
 
-        A change that changes nothing, without events, is not published, unless the store has an event log.
+        If the editor changes nothing and there are no events, nothing is published, unless the store has an event log.
         """
         return await run_to_completion(self._edit_and_publish(SessionEdit(session, editor), events, into))
 
@@ -386,7 +386,7 @@ class Journal:
         assert edited is not None
         if into is not None:
             into.feed(*events)
-        # What was logged has to be published, for whoever follows the log expects the same events from both.
+        # What was logged has to be published: a follower of the log expects the same events from both.
         if events or edited != stored or self._log is not None:
             self._bus.publish(*events, SessionUpdated(info=edited), directory=self._directory)
         return edited

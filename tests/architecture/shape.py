@@ -46,6 +46,11 @@ SMALL_FOR_A_REASON = {
     "tool/task.py": "one module for each tool",
     "tool/todo.py": "one module for each tool",
 }
+# Functions that only tests call, and why they are part of the source.
+USED_BY_TESTS = {
+    "add_reminders": "what `context/view.py` works out message by message must be equal to it",
+    "serve_script": "the demo's model with a script of the test",
+}
 # The one other package whose names people import from its root.
 OFFERS_NAMES = '"""Test agents without a key'
 PARTICIPLE = re.compile(
@@ -137,10 +142,15 @@ def _faults_of_imports(text: str, tree: ast.Module) -> Iterator[str]:
 
 
 def tree_faults(source: Path = SOURCE) -> list[str]:
-    """Return what is wrong with the whole tree: class names used twice, modules that are too small."""
+    """Return what is wrong with the whole tree: class names used twice, modules that are too small, names that nobody uses."""
     trees = {path: ast.parse(path.read_text()) for path in modules(source)}
     return sorted(
-        (*_repeated_classes(trees, source), *_small_modules(trees, source), *_list_participles(source))
+        (
+            *_repeated_classes(trees, source),
+            *_small_modules(trees, source),
+            *_unused_names(trees, source),
+            *_list_participles(source),
+        )
     )
 
 
@@ -168,6 +178,39 @@ def _small_modules(trees: Mapping[Path, ast.Module], source: Path) -> Iterator[s
         is_small = path.name != "__init__.py" and lines(path.read_text()) < SMALL_LINES
         if is_small and len(importers[dotted]) < 2 and where not in SMALL_FOR_A_REASON:
             yield f"{where} has under {SMALL_LINES} lines and one importer: put it where it is used, or give the reason in SMALL_FOR_A_REASON"
+
+
+def _unused_names(trees: Mapping[Path, ast.Module], source: Path) -> Iterator[str]:
+    """Yield functions and constants of modules that nothing in the source uses.
+
+    `weft.testing` is for programs of others. Classes are left out: events are found by what they inherit from.
+    """
+    used = {word for tree in trees.values() for node in ast.walk(tree) for word in _list_used(node)}
+    for path, tree in trees.items():
+        where = name(path, source)
+        for node in tree.body:
+            match node:
+                case ast.FunctionDef(name=defined) | ast.AsyncFunctionDef(name=defined):
+                    pass
+                case ast.Assign(targets=[ast.Name(id=defined)]) | ast.AnnAssign(target=ast.Name(id=defined)):
+                    pass
+                case _:
+                    continue
+            is_kept = defined in used or defined in USED_BY_TESTS or defined.startswith("__")
+            if not is_kept and not where.startswith("testing/"):
+                yield f"{where}: nothing uses {defined}: remove it"
+
+
+def _list_used(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Name(id=word, ctx=ast.Load()) | ast.Attribute(attr=word):
+            return [word]
+        case ast.ImportFrom(names=names):
+            return [alias.name for alias in names]
+        case ast.Constant(value=str() as text) if " " not in text:
+            return re.findall(r"\w+", text)  # a table names functions as `module:function`
+        case _:
+            return []
 
 
 def _list_participles(source: Path) -> Iterator[str]:

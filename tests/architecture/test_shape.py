@@ -67,6 +67,17 @@ def test_the_package_as_a_whole_follows_the_rules() -> None:
     assert shape.tree_faults() == []
 
 
+def test_the_check_finds_functions_and_constants_that_nothing_uses(tmp_path: Path) -> None:
+    source = tmp_path / "weft"
+    source.mkdir()
+    body = '"""A loom."""\n\nLIMIT = 3\nTABLE = ("loom:weave",)\n\n\ndef weave() -> None:\n    print(TABLE)\n\n\ndef mend() -> None:\n    weave()\n'
+    (source / "loom.py").write_text(body + "\n" * 60)
+    assert shape.tree_faults(source) == [
+        "loom.py: nothing uses LIMIT: remove it",
+        "loom.py: nothing uses mend: remove it",
+    ]
+
+
 def test_the_check_finds_duplicate_class_names_tiny_modules_and_participles(tmp_path: Path) -> None:
     source = tmp_path / "weft"
     source.mkdir()

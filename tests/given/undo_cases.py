@@ -101,7 +101,7 @@ async def tool_edits_untracked(harness: UndoHarness) -> MessageID:
 
 
 @case(
-    "a tool edits a file that is ignored",
+    "a tool edits an ignored file",
     undo={"kept.log": "restored"},
     redo={"kept.log": "restored"},
 )
@@ -111,7 +111,7 @@ async def tool_edits_ignored(harness: UndoHarness) -> MessageID:
 
 
 @case(
-    "a tool makes a file in new directories",
+    "a tool creates a file in new directories",
     undo={"x/y/new.txt": "removed"},
     redo={"x/y/new.txt": "restored"},
 )
@@ -120,7 +120,7 @@ async def tool_creates(harness: UndoHarness) -> MessageID:
 
 
 @case(
-    "a patch changes, moves, makes and deletes files",
+    "a patch changes, moves, creates and deletes files",
     undo={"a.txt": "restored", "b.txt": "restored", "moved.txt": "removed", "new.txt": "removed"},
     redo={"a.txt": "restored", "b.txt": "removed", "moved.txt": "restored", "new.txt": "restored"},
     lay=lambda root: write(root / "m.txt", "m\n"),
@@ -150,7 +150,7 @@ async def tool_patches(harness: UndoHarness) -> MessageID:
 
 
 @case(
-    "a command edits, makes and deletes files",
+    "a command edits, creates and deletes files",
     undo={"a.txt": "restored", "b.txt": "restored", "new.txt": "removed", "notes.txt": "restored"},
     redo={"a.txt": "restored", "b.txt": "removed", "new.txt": "restored", "notes.txt": "removed"},
 )
@@ -203,7 +203,7 @@ async def tool_edits_private(harness: UndoHarness) -> MessageID:
 
 
 @case(
-    "a command turns links: one elsewhere, one into a file, a file into one",
+    "a command retargets a link, creates a link, and replaces a file by a link",
     undo={"link": "restored", "a.txt": "restored", "new-link": "removed"},
     redo={"link": "restored", "a.txt": "restored", "new-link": "restored"},
 )
@@ -363,7 +363,7 @@ async def person_deletes_after(harness: UndoHarness) -> MessageID:
 
 
 @case(
-    "the person goes on with a file that the agent made",
+    "the person continues to edit a file that the agent created",
     undo={"new.txt": "kept"},
     mine={"new.txt": b"agent\nme\n"},
 )
@@ -416,7 +416,7 @@ async def person_edits_between_steps(harness: UndoHarness) -> MessageID:
 
 
 @case(
-    "the person makes a file in a directory that the agent made",
+    "the person creates a file in a directory that the agent created",
     undo={"x/new.txt": "removed"},
     mine={"x/mine.txt": b"me\n"},
     redo={"x/new.txt": "restored"},
@@ -462,7 +462,7 @@ async def submodule(harness: UndoHarness) -> MessageID:
 
 
 @case(
-    "a command changes a repository within",
+    "a command changes a nested repository",
     undo={"within": "uncovered", "a.txt": "restored"},
     left={"within/w.txt": b"agent\n"},
     redo={"a.txt": "restored"},
@@ -473,7 +473,7 @@ async def command_edits_nested_repository(harness: UndoHarness) -> MessageID:
 
 
 @case(
-    "a tool edits a file in a repository within",
+    "a tool edits a file in a nested repository",
     undo={"within/w.txt": "restored"},
     redo={"within/w.txt": "restored"},
     lay=lambda root: (write(root / "within/w.txt", "w\n"), init_repository(root / "within")),
@@ -487,7 +487,7 @@ HUGE = b"x" * 2000
 
 
 @case(
-    "a command overwrites a file larger than what is kept",
+    "a command overwrites a file above the size limit",
     undo={"huge.bin": "uncovered", "a.txt": "restored"},
     left={"huge.bin": b"agent\n"},
     redo={"a.txt": "restored"},
@@ -501,7 +501,7 @@ async def command_overwrites_huge_file(harness: UndoHarness) -> MessageID:
 @case(
     "a command changes an ignored file that no tool has touched",
     left={"build/out.log": b"agent\n"},
-    then="it is not seen, and not said: what is ignored is kept for tools alone",
+    then="weft does not see it, so the report does not mention it: ignored files are recorded only if a tool touches them",
 )
 async def command_edits_ignored(harness: UndoHarness) -> MessageID:
     return await harness.run_step(call_bash("echo agent > build/out.log"))
@@ -523,7 +523,7 @@ async def tool_and_command_edit_ignored(harness: UndoHarness) -> MessageID:
     "the person edits another file while a command runs",
     undo={"a.txt": "restored", "b.txt": "restored"},
     redo={"a.txt": "restored", "b.txt": "restored"},
-    then="nobody can tell who it was: it counts as the command's, is said, and comes back with a redo",
+    then="nobody can tell who changed it: the change counts as the command's, the report names it, and a redo restores it",
 )
 async def person_edits_while_command_runs(harness: UndoHarness) -> MessageID:
     ready, done = harness.root.parent / "ready", harness.root.parent / "done"

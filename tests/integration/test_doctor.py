@@ -33,6 +33,7 @@ from weft.model.health import DoctorFinding
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
 from weft.store.files.index_database import index_path
+from weft.store.files.maintenance import MANY_SESSIONS
 from weft.store.reader import open_reader
 from weft.store.url import open_store
 from weft.testing.store_values import NOW, SESSION, prompt, session, text
@@ -416,4 +417,18 @@ def test_a_database_is_suggested_for_a_tree_with_thousands_of_sessions(tmp_path:
     assert (found.severity, found.repair) == (
         "note",
         f"weft storage migrate file:{root} sqlite:{tmp_path}/sessions.db",
+    )
+
+
+def test_a_database_is_suggested_for_a_tree_of_many_sessions(root: Path) -> None:
+    assert not [each for each in examine_root(root) if "storage migrate" in each.repair]
+    first = root / f"session/p1/{FIRST}.json"
+    # Links take a fraction of the time of files. That their documents name another session does not matter here.
+    for number in range(MANY_SESSIONS):
+        os.link(first, root / f"session/p1/ses_many{number}.json")
+    [found] = [each for each in examine_root(root) if "storage migrate" in each.repair]
+    assert (found.severity, found.what, found.repair) == (
+        "note",
+        f"the tree has {MANY_SESSIONS + 3:,} sessions",
+        f"weft storage migrate file:{root} sqlite:{root.parent}/sessions.db",
     )

@@ -303,6 +303,7 @@ async def test_a_question_that_nobody_can_answer_fails_and_the_run_continues(tmp
         state = await call_of(engine, session)
         assert isinstance(state, CompletedState)
         assert state.output == UNATTENDED_OUTPUT
+        assert "choose what the user most likely wants" in state.output
         assert len(engine.provider.requests) == 2
         assert await engine.api.list_questions() == []
 

@@ -212,7 +212,7 @@ def test_tokens_are_managed_over_http(file_team: TeamServer) -> None:
             ({"name": "ben", "directories": ["/"]}, "below the root"),
             ({"name": "ben", "directories": ["/srv"], "limits": {"sessions": 0}}, "would allow nothing"),
             ({"name": "ben", "directories": ["/srv"], "limits": {"cost": -1}}, "would allow nothing"),
-            ({"name": "ben", "directories": ["/srv"], "expires": 1}, "that time is over"),
+            ({"name": "ben", "directories": ["/srv"], "expires": 1}, "that time has passed"),
             ({"name": "ben", "scope": "everything"}, "scope"),
             ({"name": "ben", "scope": "admin", "directories": ["/srv"]}, "may use every directory"),
             ({"name": "ben", "principal": "ada", "directories": ["/srv"]}, "weft token limit ada"),

@@ -118,7 +118,7 @@ async def test_a_plugin_defines_a_login_and_its_result_is_stored(project: Projec
     ("code", "error", "words"),
     [
         ("no", ProviderAuthError, "was refused"),
-        ("odd", ProviderAuthError, "ended with a dict"),
+        ("odd", ProviderAuthError, "returned a dict"),
         ("worse", ProviderAuthError, "the server is on fire"),
         ("", InvalidInputError, "no code was given"),
     ],
@@ -160,7 +160,7 @@ async def test_an_unsafe_login_address_is_not_shown(url: Any) -> None:
     method = OAuthMethod(label="x", authorize=begin)
     async with open_worker("x") as worker:
         login = to_plugin_login(worker, PluginAuth(provider="x", methods=(method,)), HandClock())
-        with pytest.raises(ProviderAuthError, match="without an address"):
+        with pytest.raises(ProviderAuthError, match="did not return a URL to open"):
             await login.authorize(method, {})
 
 
@@ -176,7 +176,7 @@ async def test_a_login_that_never_begins_is_given_up() -> None:
         while not waiting.done():
             clock.turn(10_000)
             await asyncio.sleep(0)
-        assert "not over within 30 seconds" in str(waiting.result())
+        assert "took longer than 30 seconds" in str(waiting.result())
 
 
 async def _expect_error(work: Any) -> Exception:

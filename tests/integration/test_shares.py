@@ -304,7 +304,7 @@ async def test_a_lasting_failure_is_an_error_and_leaves_nothing_behind(shares: S
             await here.api.sharing.share(session.id)
         assert await here.api.sharing.list_shares() == []
         shares.next_statuses += [200]  # an answer that is no share
-        with pytest.raises(SharingError, match="something else than a share"):
+        with pytest.raises(SharingError, match="something other than a share"):
             await here.api.sharing.share(session.id)
         assert (await here.api.get_session(session.id)).share is None
         assert await here.store.find_value(("session_share", session.id)) is None
@@ -341,7 +341,7 @@ async def test_a_share_removed_on_the_server_is_removed_here_with_a_notice(share
         await here.api.sharing.catch_up()
         assert (await here.api.get_session(session.id)).share is None
         assert await here.api.sharing.list_shares() == []
-        assert "it is shared no more" in await list_published_text(here, before)
+        assert "it is no longer shared" in await list_published_text(here, before)
 
 
 # --- taking it back ---
@@ -426,9 +426,9 @@ async def test_a_shared_session_is_not_shared_on_another_server(shares: ShareSer
 @pytest.mark.parametrize(
     ("first", "then", "said"),
     [
-        (ShareTerms(redact=False), ShareTerms(), "with secrets as they stand"),
-        (ShareTerms(), ShareTerms(redact=False), "with secrets covered"),
-        (ShareTerms(), ShareTerms(expires=FAR), "for another time"),
+        (ShareTerms(redact=False), ShareTerms(), "with secrets in clear text"),
+        (ShareTerms(), ShareTerms(redact=False), "with secrets redacted"),
+        (ShareTerms(), ShareTerms(expires=FAR), "until another time"),
         (ShareTerms(), ShareTerms(attachments=False), "with attached files"),
     ],
 )

@@ -34,12 +34,13 @@ from weft.model.event import (
     SessionDeleted,
     SessionUpdated,
 )
-from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.session import SessionInfo
 from weft.model.session_query import SessionQuery
 from weft.model.wire import encode
 from weft.store.lease import LeaseToken
 from weft.store.reader import open_reader
+from weft.store.rows import build_session_query
 from weft.store.sqlite.connection import SqliteOptions, make_store_error
 from weft.store.sqlite.database import (
     APPLICATION_ID,
@@ -48,7 +49,7 @@ from weft.store.sqlite.database import (
     find_network_type,
     list_migrations,
 )
-from weft.store.sqlite.reader import SqliteReader
+from weft.store.sqlite.reader import DIALECT, SqliteReader
 from weft.store.sqlite.store import SqliteStore, open_sqlite_store
 from weft.store.sqlite.transcripts import list_cached_messages
 from weft.store.sqlite.writer import MAX_LOG_PAGES
@@ -599,6 +600,52 @@ async def test_deleting_a_session_leaves_nothing_behind(store: SqliteStore, path
         "stale_title",
     ]
     assert [select(path, f"SELECT count(*) FROM {table}") for table in tables] == [[(0,)]] * len(tables)
+
+
+PAGE_QUERY = SessionQuery(project_id=ProjectID("p1"), order="updated", limit=100)
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (PAGE_QUERY, "session_by_project_and_updated"),
+        (replace(PAGE_QUERY, order="created"), "session_by_project_and_created"),
+        (replace(PAGE_QUERY, project_id=None), "session_by_updated"),
+        (replace(PAGE_QUERY, project_id=None, order="created"), "session_by_created"),
+        (replace(PAGE_QUERY, start=1, end=2), "session_by_project_and_updated"),
+        (replace(PAGE_QUERY, search="loom"), "session_by_project_and_updated"),
+        (
+            replace(PAGE_QUERY, roots=True, archived=False, pinned=True, directory="/", tags=("a",)),
+            "session_by_project_and_updated",
+        ),
+    ],
+)
+async def test_a_page_of_sessions_is_read_in_the_order_of_an_index(
+    store: SqliteStore, query: SessionQuery, index: str
+) -> None:
+    built = build_session_query(query, DIALECT)
+
+    def explain(connection: apsw.Connection) -> list[str]:
+        rows = connection.execute(
+            f"EXPLAIN QUERY PLAN SELECT document FROM session {built.sql}", built.values
+        )
+        return [row[3] for row in rows]
+
+    # A second line would say that all rows are sorted.
+    [plan] = await store.writer.run(explain)
+    assert f"USING INDEX {index}" in plan
+
+
+async def test_children_are_found_by_their_parent(store: SqliteStore) -> None:
+    built = build_session_query(SessionQuery(parent_id=SESSION), DIALECT)
+
+    def explain(connection: apsw.Connection) -> str:
+        rows = connection.execute(
+            f"EXPLAIN QUERY PLAN SELECT document FROM session {built.sql}", built.values
+        )
+        return next(row[3] for row in rows)
+
+    assert "SEARCH session USING INDEX session_by_parent" in await store.writer.run(explain)
 
 
 async def test_times_beyond_64_bits_are_stored_and_found(store: SqliteStore) -> None:

@@ -82,7 +82,7 @@ def test_a_token_is_created_listed_limited_and_revoked(
         ),
         (("create", "ada", "--directory", ".", "--workspace", "loom"), "has no nodes"),
         (("limit", "ada", "--workspace", "loom"), "has no nodes"),
-        (("create", "ada", "--directory", ".", "--expires", "0"), "that time is over"),
+        (("create", "ada", "--directory", ".", "--expires", "0"), "that time has passed"),
         (("revoke", "ada"), "there is no token"),
         (("limit", "ada", "--max-sessions", "1"), "there is no principal"),
     ],

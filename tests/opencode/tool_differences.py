@@ -83,7 +83,7 @@ DIFFERENCES = (
     ),
     Difference(
         what="directory in the place of a file",
-        why="it is said what it is, and which tool helps",
+        why="the error says what it is, and which tool helps",
         at=r"(read|edit|write)\.directory\.error",
         ours="/sandbox/project/code is a directory, not a file. Use the glob tool to see what is in it.",
     ),
@@ -103,13 +103,13 @@ DIFFERENCES = (
         + "\n(Results are truncated. Consider using a more specific path or pattern.)",
     ),
     Difference(
-        what="search in a directory that is not there",
+        what="search in a missing directory",
         why="our own words",
         at=r"search\.glob nowhere\.error",
     ),
     Difference(
-        what="pattern that cannot be read",
-        why="it is no search without a result: the call fails, and says where the pattern is wrong",
+        what="invalid pattern",
+        why="an invalid pattern is not an empty result: the call fails, and says where the pattern is wrong",
         at=r"search\.grep broken\.output",
         theirs="No files found",
         ours=ABSENT,
@@ -148,7 +148,7 @@ DIFFERENCES = (
         ours=_re(r"Invalid timeout value: -1\. .*"),
     ),
     Difference(
-        what="todos as they are told back",
+        what="todos in the result",
         why="fields in the order in which they are stored, whatever order the model chose",
         at=r"other\.(todowrite|todoread)\.output",
     ),
@@ -174,8 +174,8 @@ DIFFERENCES = (
         ours={"providerID": "fake", "modelID": "fake-model"},
     ),
     Difference(
-        what="task for an agent that is not there",
-        why="the model is told which there are",
+        what="task for an unknown agent",
+        why="the error lists the agents",
         at=r"task\.task for nobody\.error",
         theirs="Unknown agent type: nobody is not a valid agent type",
         ours="Unknown agent type: nobody is not a valid agent type. There are: general, explore.",

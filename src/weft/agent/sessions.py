@@ -450,7 +450,7 @@ class StoreOpening(AbstractAsyncContextManager[SessionStore]):
 def open_store(
     url: str | os.PathLike[str] | None = None, *, directory: str | os.PathLike[str] = "."
 ) -> StoreOpening:
-    """Open the store at an address: `file:<path>`, a plain path, or `memory:`. Without one, open the store of `weft`.
+    """Open the store at an address: a path, `file:<path>`, `sqlite:<path>`, `postgres://…` or `memory:`. Without one, open the store of `weft`.
 
     New sessions belong to the project of `directory`. Any number of processes may open the same address. Raise
     `InvalidInputError` if the address is not that of a store.

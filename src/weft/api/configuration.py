@@ -10,7 +10,7 @@ from weft.model.workspace import AnyMcpStatus, McpResource
 class Configuration(Protocol):
     """The configuration, and the providers and models that it makes available.
 
-    * Secrets are masked in everything that is returned.
+    * Secrets are redacted in everything that is returned.
     * `get` returns the effective configuration with every key binding. With `own`, it returns the person's own files
       only.
     * `update` merges a change into the project's file, or with `own` into the person's file, completely or not at all.

@@ -104,11 +104,11 @@ class Authorship:
         """Add a change. `came_from` is the file that it renamed, `removed_elsewhere` what it removed from other files."""
         before = self.attribute(edit.checkout, edit.before)
         if edit.after is None:
-            self._stand(edit.checkout, None, undone=edit.undone)
+            self._set_last(edit.checkout, None, undone=edit.undone)
             return
         lines = edit.after.lines
         if edit.may_restore and edit.after.oid in self._known:
-            self._stand(edit.checkout, edit.after.oid, undone=edit.undone)
+            self._set_last(edit.checkout, edit.after.oid, undone=edit.undone)
             return
         base = came_from if came_from is not None and edit.before is None else before
         authors = follow_lines(base, lines)
@@ -119,7 +119,7 @@ class Authorship:
         if edit.undone and edit.after.oid not in self._known:
             self._undone.add(edit.after.oid)
         self._put(edit.after.oid, [edit.number if each is None else each for each in authors])
-        self._stand(edit.checkout, edit.after.oid, undone=edit.undone)
+        self._set_last(edit.checkout, edit.after.oid, undone=edit.undone)
 
     def doubt(self, checkout: str) -> None:
         """Note that a call changed the file here without a snapshot, so that the author of the next new lines is unknown."""
@@ -128,7 +128,7 @@ class Authorship:
     def attribute(self, checkout: str, content: Content | None) -> FileVersion:
         """Return a content with its authors, as it was found in a checkout. Lines that no session recorded are a person's, or unknown."""
         if content is None:
-            self._stand(checkout, None)
+            self._set_last(checkout, None)
             return EMPTY
         if content.oid not in self._known:
             base, fallback = self._choose_base(checkout, content)
@@ -136,7 +136,7 @@ class Authorship:
             self._search_known(content.lines, authors)
             self._put(content.oid, [fallback if each is None else each for each in authors])
         self._uncertain.discard(checkout)
-        self._stand(checkout, content.oid)
+        self._set_last(checkout, content.oid)
         return Version(content.lines, expand_runs(self._known[content.oid]))
 
     def _choose_base(self, checkout: str, content: Content) -> tuple[FileVersion, LineAuthor]:
@@ -189,7 +189,8 @@ class Authorship:
         self._known.pop(oid, None)  # the newest is last
         self._known[oid] = to_runs(authors)
 
-    def _stand(self, checkout: str, oid: str | None, *, undone: bool = False) -> None:
+    def _set_last(self, checkout: str, oid: str | None, *, undone: bool = False) -> None:
+        """Remember the last content of a checkout, and the last one that was not undone."""
         _, kept = self._last_contents.get(checkout, (None, None))
         self._last_contents[checkout] = (oid, kept if undone else oid)
 

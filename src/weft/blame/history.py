@@ -266,9 +266,9 @@ class FileHistories:
         return Content(oid, self._contents[oid])
 
     def _read_edits(self, changes: Sequence[CallChange]) -> tuple[list[FileEdit], dict[int, list[str]], int]:
-        """Return three things: the changes that have snapshots, as edits in order; the checkouts of the changes that have none,
+        """Return the changes that have snapshots, as edits in order, and what is known of the changes that have none.
 
-        by the number of the edit that follows (-1 if none does); and how many of those there are.
+        The second value has their checkouts, by the number of the edit that follows them (-1 if none does). The third is their number.
         """
         edits: list[FileEdit] = []
         doubts: dict[int, list[str]] = {}

@@ -15,7 +15,6 @@ from weft.model.blame import Author, BlameLine, FileBlame
 from weft.version import VERSION
 
 TRACE_VERSION: Final = "0.1.0"
-MEDIA_TYPE: Final = "application/vnd.agent-trace.record+json"
 MAX_MODEL_ID: Final = 250
 _CONTRIBUTORS: Final = {"session": "ai", "person": "human", "unknown": "unknown"}
 

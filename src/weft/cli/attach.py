@@ -181,7 +181,7 @@ class AttachConsole:
     async def talk(self, session: SessionInfo | None) -> int:
         """Talk to a session, or to a new one, until the input ends. Return the exit code of the first line that failed.
 
-        It is `REFUSED` if an agent asks something after the end of the input, which nobody here can answer.
+        It is `REFUSED` if an agent still waits for an answer then.
         """
         events = self._api.events()
         if session is not None:

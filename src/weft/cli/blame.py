@@ -33,7 +33,7 @@ def add_blame_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="FILE[:LINE[-LINE]]",
-        help="a file, or some of its lines; with --notes, all files that sessions changed if left out",
+        help="a file, or some of its lines; with --notes it may be left out, for all files that sessions changed",
     )
     add_format(parser, ("table", "json", "agent-trace"))
     parser.add_argument(

@@ -110,7 +110,7 @@ def read_typed(parser: argparse.ArgumentParser, words: Sequence[str]) -> TypedWo
             values[positional[0].dest] = word
             if positional[0].nargs not in ("*", "+"):
                 positional.pop(0)
-    # What follows an option that can do without a value is as likely the next option or argument.
+    # After an option whose value may be left out, the next option or argument is as likely as its value.
     is_option_next = takes_options and (pending is None or pending.nargs == "?")
     return TypedWords(values, pending or next(iter(positional), None), is_option_next)
 
@@ -177,7 +177,7 @@ async def list_commands(api: Api, _: str) -> list[Candidate]:
 
 
 def _select(start: str) -> SessionQuery:
-    """Return a query for sessions by the start of their ids, the last used first; for child sessions only if they may be meant."""
+    """Return a query for sessions by the start of their ids, the last used first. Without a start, leave out child sessions."""
     return SessionQuery(id_prefix=start or None, roots=not start, order="updated", limit=MAX_NAMES)
 
 

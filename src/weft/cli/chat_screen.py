@@ -124,7 +124,7 @@ async def make_chat_screen(
     from weft.tui.full.settings import FullSettings  # noqa: PLC0415  inline mode needs no Textual
 
     for name in ("COLUMNS", "LINES"):
-        # Textual believes these rather than the terminal, and a shell that exports them does not keep them true.
+        # Textual prefers these to the real size of the terminal, and a shell that exports them does not update them.
         os.environ.pop(name, None)
     theme = config.get("theme")
     keybinds = _get(config, "keybinds")

@@ -147,7 +147,7 @@ GROUPS: dict[tuple[str, ...], str] = {
     ("auth",): "log in to providers, list and remove their keys",
     ("token",): "let others use your server, with sessions and limits of their own",
     ("cluster",): "show the nodes that serve one store together, and take one out of service",
-    ("worktree",): "list, merge and discard the checkouts that sessions have to themselves",
+    ("worktree",): "list, merge and discard worktrees, the separate checkouts of sessions",
 }
 
 COMMANDS = (
@@ -219,7 +219,7 @@ COMMANDS = (
     CommandEntry(("plugin", "list"), "list plugins and custom tools with their status", "plugin:add_list_arguments", "plugin:list_plugins_command"),
     CommandEntry(("permission", "list"), "list what agents ask permission for", "permission:add_list_arguments", "permission:list_requests"),
     CommandEntry(("permission", "reply"), "allow or reject a request", "permission:add_reply_arguments", "permission:reply_to_request"),
-    CommandEntry(("permission", "grants"), "list permissions that were granted for longer than once", "permission:add_grants_arguments", "permission:list_grants"),
+    CommandEntry(("permission", "grants"), "list the grants: permissions that hold for more than one call", "permission:add_grants_arguments", "permission:list_grants"),
     CommandEntry(("permission", "revoke"), "revoke a grant", "permission:add_revoke_arguments", "permission:revoke_grant"),
     CommandEntry(("permission", "explain"), "show what the rules say about a shell command, without running it", "permission:add_explain_arguments", "permission:explain_command"),
     CommandEntry(("permission", "log"), "show all decisions, and check that the log is intact", "permission:add_log_arguments", "permission:show_log"),
@@ -227,7 +227,7 @@ COMMANDS = (
     CommandEntry(("serve",), "serve sessions over HTTP, for OpenCode's clients and for programs", "serve:add_serve_arguments", "serve:serve"),
     CommandEntry(("token", "create"), "create a token, and show it once", "token:add_create_arguments", "token:create_token"),
     CommandEntry(("token", "list"), "list tokens, and the principals they belong to", "token:add_list_arguments", "token:list_tokens"),
-    CommandEntry(("token", "revoke"), "end a token", "token:add_revoke_arguments", "token:revoke_token"),
+    CommandEntry(("token", "revoke"), "revoke a token", "token:add_revoke_arguments", "token:revoke_token"),
     CommandEntry(("token", "limit"), "change the limits and directories of a principal", "token:add_limit_arguments", "token:limit_principal"),
     CommandEntry(("cluster", "status"), "show the nodes of a cluster, their sessions, the queue and the lag", "cluster:add_status_arguments", "cluster:show_status"),
     CommandEntry(("cluster", "drain"), "take a node out of service: it hands its sessions over and ends", "cluster:add_drain_arguments", "cluster:drain_node"),

@@ -78,7 +78,10 @@ def add_check(parser: argparse.ArgumentParser) -> None:
 
 def add_check_seconds(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--check-seconds", type=parse_positive, metavar="N", help="end a check after N seconds (usually 600)"
+        "--check-seconds",
+        type=parse_positive,
+        metavar="N",
+        help="end a check after N seconds (default: as passed to weft try, else 600)",
     )
 
 

@@ -53,7 +53,7 @@ complete -c weft -f -k -a '(__weft_complete)'
 }
 TOPICS = {
     "exit-codes": EXIT_CODES,
-    "sessions": """A session is a conversation with its files' history. weft lists them with `weft session list`.
+    "sessions": """A session is a conversation, with what it changed in files. `weft session list` lists them.
 Where a command takes a session, type its id, the beginning of its id, or `last`.""",
     "models": """A model is named provider/model. `weft models` lists those that you have keys for, `weft models --all` all of them.
 `weft auth login` stores a key. ollama, lmstudio, llamacpp and vllm on this machine need none.""",
@@ -72,7 +72,7 @@ def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
         "shell",
         choices=(*SHELLS, "words", "bash-line"),
         metavar="|".join(SHELLS),
-        help="the shell whose script to print",
+        help="the shell to print the script for",
     )
     parser.add_argument("typed", nargs="*", default=[], help=argparse.SUPPRESS)
     parser.epilog = """bash: eval "$(weft completion bash)" in ~/.bashrc

@@ -64,9 +64,11 @@ VERDICT_TEXTS: dict[Action, str] = {
 }
 EXPLAIN_HEADER = ("verdict", "permission", "what", "rule", "source", "why")
 BUILT_IN = "built in"
-EXPLAIN_EPILOG = """The rules are those of the agent and of the configuration. Rules of a session, grants and plugins are not considered:
+EXPLAIN_EPILOG = """Each line is something that the bash tool would ask permission for, with the rule that decides: permission, pattern, action.
+The rules are those of the agent and of the configuration. Rules of a session, grants and plugins are not considered:
 where this says ask, a grant may allow the command, and a plugin may allow or deny it.
 ⟦…⟧ stands for a piece of the command that is not known before it runs.
+weft permission log says why a command was allowed, asked about or denied in a run.
 
 exit codes: 0 allowed, 7 a person is asked first, 3 denied, 2 wrong usage"""
 LOG_HEADER = ("#", "when", "what", "agent", "permission", "why")

@@ -131,7 +131,7 @@ def add_bisect_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_positive,
         default=DEFAULT_CHECK_SECONDS,
         metavar="N",
-        help="end a check after N seconds (usually 600); then it counts as failed",
+        help="end a check after N seconds (default: 600); then it counts as failed",
     )
     add_format(parser)
     add_place(parser)

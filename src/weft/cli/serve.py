@@ -154,7 +154,7 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-# Called with a server that answers, its address, and what prints a line below the welcome.
+# Called with a server that answers, its address, and a function that prints a line below the welcome.
 OnReady = Callable[[HttpServer, str, Callable[[str], None]], None]
 
 
@@ -471,7 +471,10 @@ def make_server(
 
 
 async def to_carrying(options: OpenOptions, workspaces: Workspaces | None) -> OpenOptions:
-    """Return the options that also carry the files of a checkout of a git workspace, which is made if it is not here yet."""
+    """Return the options to open a directory, which also carry its files if it is in a checkout of a git workspace.
+
+    Make that checkout first if this node does not have it.
+    """
     if workspaces is None:
         return options
     await workspaces.prepare(options.directory)

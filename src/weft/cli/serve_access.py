@@ -102,7 +102,7 @@ def choose_auth(flag: str | None, env: Mapping[str, str]) -> str:
 
 
 def _list_names(hostname: str) -> tuple[str, ...]:
-    """Return the host names that a request may use. An address that means every address is not one."""
+    """Return the host names that a request may use. `0.0.0.0` and `::`, which stand for every address, are none."""
     try:
         address = ip_address(hostname.strip("[]"))
     except ValueError:
@@ -153,7 +153,7 @@ def _to_python(url: str, username: str) -> str:
 
 
 def to_local_url(url: str) -> str:
-    """Return the address to use on this machine: the server rejects an address that means every address as host name."""
+    """Return the address to use on this machine: the server does not accept `0.0.0.0` or `::` as a host name."""
     return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 

@@ -1,4 +1,4 @@
-"""`weft session list|tree|todo|jobs`: read sessions from the files, without an event loop and without writing."""
+"""`weft session list|tree|todo|jobs`: read sessions from the store, without an event loop and without writing."""
 
 import argparse
 import gc

@@ -43,16 +43,22 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--signed-by",
         metavar="FILE",
-        help="count only heads that somebody in this file of allowed signers signed (see ssh-keygen)",
+        help="accept only heads that were signed by somebody in this file of allowed signers (see ssh-keygen)",
     )
-    add("--strict", action="store_true", help="fail also on what was changed outside weft, as OpenCode does")
+    add(
+        "--strict",
+        action="store_true",
+        help="fail also on changes that were made outside weft, such as those of OpenCode",
+    )
     add_format(parser)
     add_store(parser)
 
 
 def verify_command(args: argparse.Namespace) -> int:
     if args.signed_by is not None and args.anchor is None:
-        raise InvalidInputError("--signed-by", "signatures are with the heads", hint="add --anchor PLACE")
+        raise InvalidInputError(
+            "--signed-by", "it needs --anchor, which names the signed heads", hint="add --anchor PLACE"
+        )
     store = open_maintenance(resolve_existing_store(os.environ, args.store))
     store.check_format()
     anchors = AnchorCheck(heads=())
@@ -81,9 +87,9 @@ def _find_session(store: StoreMaintenance, name: str) -> SessionID:
     if name in found:
         return SessionID(name)
     if len(found) != 1:
-        count = "no session" if not found else f"{len(found)} sessions"
+        count = "no session has an id" if not found else f"{len(found)} sessions have ids"
         raise InvalidInputError(
-            "SESSION", f"{count} with an id that begins with {name!r}", hint="weft session list"
+            "SESSION", f"{count} that begins with {name!r}", hint="list them: weft session list"
         )
     return found[0]
 

@@ -74,7 +74,7 @@ def add_create_arguments(parser: argparse.ArgumentParser) -> None:
         "--scope",
         choices=TOKEN_SCOPES,
         default="run",
-        help="read: look at sessions; run: also prompt; admin: everything, also what is others' (default: run)",
+        help="read: look at sessions; run: also prompt; admin: everything, with the sessions of others (default: run)",
     )
     add(
         "--expires",

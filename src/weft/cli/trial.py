@@ -43,7 +43,7 @@ def add_try_arguments(parser: argparse.ArgumentParser) -> None:
         "--count",
         type=parse_positive,
         metavar="N",
-        help="how many trials, for each model (usually 3; 1 with several models)",
+        help="how many trials for each model and agent (default: 3, or 1 if there are several of these)",
     )
     add(
         "-m",

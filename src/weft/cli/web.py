@@ -43,7 +43,7 @@ def web(args: argparse.Namespace) -> int:
             )
         show_link(link, print, opens=not args.no_open)
         return ExitCode.DONE
-    # A server that was asked for in other words than `weft web` alone is not the one that happens to run.
+    # With these options the person wants a server of their own, not the one that happens to run.
     is_plain = args.store is None and args.port is None and args.hostname is None
     address = resolve_address(f"http://{DEFAULT_HOST}:{DEFAULT_PORT}", os.environ)
     link = find_link(address) if is_plain else None

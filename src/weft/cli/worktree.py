@@ -1,4 +1,4 @@
-"""`weft worktree` and `weft run --worktree`: checkouts that sessions have to themselves."""
+"""`weft worktree` and `weft run --worktree`: separate checkouts for sessions."""
 
 import argparse
 import asyncio

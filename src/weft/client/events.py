@@ -77,7 +77,7 @@ class TrackedSession:
         self.begun_at: int | None = None
 
     def get_start(self) -> int | None:
-        """Return the time from which on messages are reported. Earlier messages are not new to the listener."""
+        """Return the time from which messages are reported. Earlier messages are not new to the listener."""
         if self.begun_at is not None:
             return self.begun_at
         messages = self.transcript.messages()
@@ -362,7 +362,7 @@ async def read_frames(
 
 
 def _is_connected(frame: EventFrame) -> bool:
-    """Return True if the frame says that the stream is connected. The type stands at the beginning of the data."""
+    """Return True if the frame says that the stream is connected. The type is at the beginning of the data."""
     return b'"server.connected"' in frame.data[:64]
 
 

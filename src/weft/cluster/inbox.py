@@ -1,6 +1,6 @@
 """The inbox: what callers want of sessions is stored, taken by the node that can do it, done, and answered through the log.
 
-`Inbox` uses nothing but the port `ClusterStore`, a clock and the function that does the work, so that it can be driven by a
+`Inbox` uses nothing but the Protocol `ClusterStore`, a clock and the function that does the work, so that it can be driven by a
 simulation as well.
 """
 
@@ -30,10 +30,12 @@ MAX_TAKEN: Final = 64
 POLL_SECONDS: Final = 1.0
 # How long an operation that is not `patient` waits for a node to take it.
 IMPATIENT_SECONDS: Final = 30.0
-# How often a repeatable delivery is tried if the store, its directory or its repository cannot be reached. Each try waits for it.
+# How often a repeatable delivery is tried while the store, its directory or its repository cannot be reached. Each try waits
+# for that first.
 MAX_TRIES: Final = 5
 
-# Does a delivery, and returns its outcome. The function tells the caller an outcome before the delivery is done.
+# Does a delivery and returns its outcome. The function that it is given reports an outcome to the caller at once, before the
+# delivery is done.
 Perform = Callable[[Delivery, Callable[[bytes], Awaitable[None]]], Awaitable[bytes]]
 Fate = Literal["finish", "give back"]
 

@@ -265,9 +265,9 @@ class ClusterNode:
     # --- work in the background ---
 
     async def beat_forever(self) -> None:
-        """Send heartbeats. Join again if we were taken for dead for a day, and notice that we are to drain.
+        """Send heartbeats. Join again if the store has forgotten this node, which was silent for a day.
 
-        A node drains also when a newer one upgrades the store in a way that ours cannot live with.
+        Drain if somebody asks for it, or if a newer node has upgraded the store beyond what this version can use.
         """
         while True:
             with suppress(StoreError):
@@ -285,7 +285,7 @@ class ClusterNode:
             await self._clock.sleep(BEAT_SECONDS)
 
     async def recover_forever(self) -> None:
-        """Settle the sessions of nodes that died, in directories that we serve. Look after what no live node can do."""
+        """Settle the sessions of dead nodes in directories that we serve, and report deliveries that no live node can do."""
         while True:
             if not self.draining.is_set():
                 with suppress(StoreError):
@@ -299,7 +299,7 @@ class ClusterNode:
             await self._clock.sleep(RECOVER_SECONDS)
 
     async def _withdraw_orphaned(self, session: SessionID) -> None:
-        """Tell callers that their session is gone. Whoever removed it has withdrawn what waited until then."""
+        """Fail the deliveries of a session that is gone. Those from before its removal were withdrawn by whoever removed it."""
         outcome = encode_error(NotFoundError("session", session))
         await self._store.withdraw_all(session, kinds=PATIENT, outcome=outcome)
 

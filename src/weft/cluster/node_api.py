@@ -72,7 +72,7 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
     # --- git workspaces ---
 
     def _find_checkout_session(self, directory: str) -> SessionID | None:
-        """Return the session whose checkout in a git workspace a directory is in, None for any other directory."""
+        """Return the session whose checkout in a git workspace contains a directory, None if none does."""
         return None if self.workspaces is None else self.workspaces.find_session(directory)
 
     async def create_next(
@@ -131,7 +131,7 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
             edit, renamed = make_fork_editor(id, source, old, new), rename_source(source, old, new)
             forked = await fork(api.runtime.maker, api.runtime.store, renamed, at=at, edit=edit)
             try:
-                await api.runner.settle(forked.id)  # with its lease it takes over the files
+                await api.runner.settle(forked.id)  # whoever takes its lease takes over the files
             except WeftError:
                 await LocalApi.remove_session(api, forked.id, trash=False)
                 raise
@@ -293,7 +293,7 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
     # --- what was taken from the inbox ---
 
     async def perform(self, delivery: Delivery, tell: Callable[[bytes], Awaitable[None]]) -> bytes:
-        """Do what a delivery wants, in this process, and return the outcome. `tell` tells its caller an earlier one."""
+        """Do what a delivery wants, in this process, and return the outcome. `tell` reports an earlier one to its caller."""
         given = decode(delivery.body, OPERATIONS[delivery.kind].takes, where=f"delivery {delivery.key}")
         await self._refuse_lone_child(delivery.session)
         if delivery.kind == "submit":

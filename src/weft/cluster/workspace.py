@@ -70,7 +70,7 @@ class Workspaces:
         self._note = note
         self._principal = principal
         self._tidied = clock.now()
-        # Fetching takes time, and each that waits for it in a thread would keep the thread from others.
+        # Fetching takes time. Others wait for it at these locks, because waiting in threads would use up the threads.
         self._turns = {clone.name: asyncio.Lock() for clone in clones}
 
     def for_principal(self, principal: Principal, store: Store) -> "Workspaces":
@@ -92,7 +92,7 @@ class Workspaces:
         return [clone.home for clone in self._clones.values()]
 
     def find_session(self, directory: str) -> SessionID | None:
-        """Return the session whose checkout a directory is in, None if it is in none."""
+        """Return the session whose checkout contains a directory, None if none does."""
         found = self._find(directory)
         return None if found is None else found.session
 
@@ -138,9 +138,9 @@ class Workspaces:
         clone.mark(session, CheckoutMark(state=stored.state, head=stored.base, tree=tree))
 
     async def copy(self, directory: str, session: SessionID) -> tuple[str, str]:
-        """Store the files of the checkout that a directory is in for another session, which is about to be created.
+        """Copy the stored files of the checkout that contains `directory` for another session, which is about to be created.
 
-        They are those that were stored last, after the last step. Return the directories of both checkouts.
+        They are the files as they were after the last step. Return the directories of both checkouts.
         """
         source = self._find(directory)
         assert source is not None, "only a session in a checkout has stored files"
@@ -183,7 +183,7 @@ class Workspaces:
             await self._remove_stored(found.key)
 
     async def prepare(self, directory: str) -> None:
-        """Make the checkout that a directory is in, if it is not on this node yet. Its files may be old until its session runs here."""
+        """Make the checkout that contains a directory, unless this node has it. Its files may be old until its session runs here."""
         found = self._find(directory)
         if found is None:
             return
@@ -201,7 +201,7 @@ class Workspaces:
             await asyncio.to_thread(forget_processes, place)
 
     def make_carrier(self, directory: str) -> CarryFiles:
-        """Return how to keep the files of a directory for other nodes."""
+        """Return the function that makes the `CarriedFiles` of a directory, which store its files for other nodes."""
         found = self._find(directory)
         return (
             keep_files_in_place if found is None else partial(WorkspaceFiles, found, self._node, self._note)
@@ -229,9 +229,9 @@ class Workspaces:
             )
 
     async def tidy(self) -> None:
-        """Remove the checkouts here, and the stored files, of sessions that were removed elsewhere. Do so now and then.
+        """Remove the checkouts here, and the stored files, of sessions that were removed elsewhere, if the last time was long ago.
 
-        The stored files of a session in the trash stay: it can be restored. What principals left is tidied up by the administrator.
+        The stored files of a session in the trash stay, because it can be restored. This covers the checkouts of principals, too.
         """
         assert not self._principal, "the administrator's workspaces know those of principals"
         now = self._clock.now()
@@ -285,9 +285,9 @@ def rename_source(source: SessionInfo, old: str, new: str) -> SessionInfo:
 
 
 def make_fork_editor(id: SessionID, source: SessionInfo, old: str, new: str) -> EditFork:
-    """Return what gives a fork its id, and its checkout in place of that of the original.
+    """Return a function that gives a fork its id, and replaces the checkout of the original by its own.
 
-    Texts change, too: a model that read the path of the other checkout would go on in it.
+    It replaces the path in texts, too: a model that reads the path of the other checkout would work there.
     """
 
     def edit(

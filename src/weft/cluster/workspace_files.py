@@ -260,7 +260,7 @@ class WorkspaceFiles:
                 "workspace", self._clone.name, "cannot be stored: its checkout has no commit, or no .git",
                 hint=f"check out {self._stored.base[:12] if self._stored else 'one'} in {git.top}",
             )  # fmt: skip
-        # Before git reads them.
+        # Checked before git reads them.
         check_size(self._clone.name, _measure(git.top, git.list_changed()))
         tree, changes = git.examine(head)
         ignored = git.list_ignored()
@@ -327,7 +327,7 @@ class WorkspaceFiles:
 
 
 def _measure(top: str, paths: Iterable[str]) -> int:
-    """Return the size of those of the files that exist."""
+    """Return the total size of the files that exist."""
     size = 0
     for path in paths:
         with suppress(OSError):

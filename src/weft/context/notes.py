@@ -83,14 +83,14 @@ def list_move_notes(
 def list_resume_notes(
     resumed: SessionResumption | None, history: Iterable[MessageWithParts]
 ) -> list[ContextNote]:
-    """Return the note about the node that went on with a session, unless the history has it."""
+    """Return the note that another node continues a session, unless the history has it."""
     if resumed is None or is_resumption_told(resumed, history):
         return []
     text = (
-        f"This session was interrupted on the machine {resumed.host}, and goes on on another one. The files are as they were after the "
+        f"This session was interrupted on the machine {resumed.host}, and continues on another one. The files are as they were after the "
         "last completed step. Changes that the interrupted step made may be missing: look at the files before you rely on them. "
         if resumed.interrupted
-        else f"This session goes on on another machine. It worked on {resumed.host} before, and its files came along. "
+        else f"This session continues on another machine. It worked on {resumed.host} before, and its files came along. "
     )
     text += (
         "Files that git ignores, such as installed packages and build results, running processes and environment variables did not "
@@ -100,7 +100,7 @@ def list_resume_notes(
 
 
 def is_resumption_told(resumed: SessionResumption, history: Iterable[MessageWithParts]) -> bool:
-    """Return True if the model was told that another node went on."""
+    """Return True if the model was told that another node continues the session."""
     return any(
         (part.metadata or {}).get(WEFT_KEY) == {RESUME_KEY: resumed.id}
         for message in history

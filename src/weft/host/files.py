@@ -5,7 +5,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 DIRECTORY_MODE = 0o700
@@ -86,6 +86,18 @@ def read_bytes(path: str, *, limit: int) -> bytes:
     finally:
         os.close(fd)
     return read_file(path, limit=limit)[0]
+
+
+def walk_files(directory: str, *, skip: Callable[[str], bool], seconds: float) -> Iterator[str]:
+    """Yield the paths of all files, relative to the directory, without the subdirectories whose name is to `skip`.
+
+    End when the time is up: somebody may have named the whole disk. The files of the directory itself are always listed.
+    """
+    end = time.monotonic() + seconds
+    for parent, directories, names in os.walk(directory):
+        directories[:] = [] if time.monotonic() >= end else [each for each in directories if not skip(each)]
+        below = os.path.relpath(parent, directory)
+        yield from (name if below == "." else f"{below}/{name}" for name in names)
 
 
 def make_directory(path: str) -> list[str]:

@@ -133,10 +133,10 @@ def _find_opener(env: Mapping[str, str]) -> str | None:
 
 
 def limit_arenas(env: Mapping[str, str]) -> None:
-    """Let the threads of this process share two arenas of memory, unless the environment has a number.
+    """Let the threads of this process share two arenas of memory, unless the environment sets their number.
 
-    The allocator of glibc gives threads arenas of their own, eight for each core, and memory that is freed in one of them is
-    free for its threads alone: a server grows until each of its arenas has had its busiest moment.
+    The allocator of glibc makes up to eight arenas for each core, and memory that is freed in an arena can be used by the threads
+    of that arena only. So a server would grow until each of its arenas has had its busiest moment.
     """
     import ctypes  # noqa: PLC0415  takes some milliseconds, and only a server runs for days
 
@@ -146,11 +146,10 @@ def limit_arenas(env: Mapping[str, str]) -> None:
 
 
 def collect_more_often() -> None:
-    """Let Python collect garbage as often as a process needs that runs for days.
+    """Let Python collect garbage often enough for a process that runs for days. Objects that exist now are never examined again.
 
-    A command is to start fast, so it collects rarely (`COLLECT_AFTER` in `weft/__main__.py`). Old objects would then be examined a
-    hundred times more rarely, and connections and aborted runs leave cycles among them. Objects that exist now are never examined
-    again.
+    A command has to start fast, so it collects rarely (`COLLECT_AFTER` in `weft/__main__.py`). In a server, old objects would then
+    be examined a hundred times more rarely, and connections and aborted runs leave cycles among them.
     """
     gc.freeze()
     gc.set_threshold(SERVER_COLLECT_AFTER, *gc.get_threshold()[1:])

@@ -206,7 +206,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         self, input: SessionInput, *, id: SessionID | None = None, directory: str | None = None
     ) -> SessionInfo:
         if input.workspace is not None:
-            hint = "only nodes on a Postgres store have any: weft serve --workspace NAME=REPOSITORY"
+            hint = "only a server on a Postgres store has workspaces: weft serve --workspace NAME=REPOSITORY"
             raise NotFoundError("workspace", input.workspace[:80], hint=hint)
         parent = None if input.parent_id is None else await self.get_session(input.parent_id)
         if id is not None and await lifecycle.exists(

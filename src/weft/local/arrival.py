@@ -58,12 +58,12 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 
 MAX_SESSIONS: Final = 10_000
 MAX_OFFER_BYTES: Final = 4 << 20
-# Bundles of moves that were given up.
+# How long the bundle of a move that nobody finishes is kept.
 MAX_STAGED_MS: Final = 7 * 24 * 60 * 60 * 1000
 # Room for the bundle, for its objects, and for the files.
 DISK_FACTOR: Final = 3
 LOCK_WAIT_SECONDS: Final = 0.1
-PART_WRITTEN: Final = "nothing was changed"
+NOTHING_CHANGED: Final = "nothing was changed"
 
 
 class LocalMoves:
@@ -131,7 +131,7 @@ class LocalMoves:
                 make_directory(directory)
                 if shutil.disk_usage(directory).free < DISK_FACTOR * offer.size:
                     raise StoreError(
-                        f"there is not enough space for a bundle of {offer.size >> 20} MB; {PART_WRITTEN}",
+                        f"there is not enough space for a bundle of {offer.size >> 20} MB; {NOTHING_CHANGED}",
                         hint="free some space on the machine of the server",
                     )
                 path = os.path.join(directory, "offer.json")
@@ -408,6 +408,6 @@ def _as_store_errors(path: str) -> Generator[None]:
         yield
     except OSError as error:
         raise StoreError(
-            f"{path} cannot be written ({error.strerror or error}); {PART_WRITTEN}",
+            f"{path} cannot be written ({error.strerror or error}); {NOTHING_CHANGED}",
             hint="free some space on the machine of the server, or make it writable; then move the session again",
         ) from error

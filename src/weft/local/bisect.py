@@ -32,10 +32,10 @@ class Search(Struct, frozen=True, kw_only=True):
 
 
 async def search_first_bad(places: list[int], check: CheckPlace) -> Search:
-    """Find the first place at which the check does not pass. It takes the logarithm of the number of places, and four runs more:
-    one for each end, and one more on each side of what was found, because a check may be flaky.
+    """Find the first place at which the check does not pass, by halving the places.
 
-    `places` are in order and begin with a place before all changes.
+    `places` are in order and begin with a place before all changes. The check also runs at both ends, and once more on each
+    side of what was found, because it may be flaky.
     """
     last = await check(places[-1])
     if last.outcome == "passed":

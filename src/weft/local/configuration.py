@@ -93,7 +93,7 @@ def to_listed_model(model: Model, secrets: Collection[str] = ()) -> ListedModel:
 
 
 def _mask_options(options: dict[str, Any], secrets: Collection[str]) -> dict[str, Any]:
-    # OpenCode returns the keys unmasked.
+    # OpenCode returns the keys in clear text.
     masked: dict[str, Any] = mask_secrets(options, secrets=secrets)
     return masked
 
@@ -190,7 +190,7 @@ class LocalConfiguration:
 
     def _to_shown(self, loaded: LoadedConfig | None) -> dict[str, Any]:
         plain = {} if loaded is None else mask_secrets(to_plain(loaded.config), secrets=self._secrets(loaded))
-        # Added after masking, because no key binding is a secret.
+        # Added after secrets are redacted, because no key binding is a secret.
         binds = None if loaded is None else loaded.config.keybinds
         return {**REQUIRED_KEYS, **plain, "keybinds": {**get_default_keybinds(), **(binds or {})}}
 

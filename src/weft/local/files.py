@@ -15,6 +15,7 @@ from difflib import SequenceMatcher
 from typing import Any, Final, Literal
 
 from weft.errors import GitError, InvalidInputError, NotFoundError, OutsideError, UnsupportedError
+from weft.host.files import walk_files
 from weft.host.git import SAFE_OPTIONS, Git
 from weft.host.processes import ProcessCommand, capture_output, run_command
 from weft.model.project import Place
@@ -104,7 +105,11 @@ class FileFinder:
                 continue
             if result.output or result.code in (0, 1):
                 return [name for name in _split_names(result.output) if is_encodable(name)]
-        return await asyncio.to_thread(lambda: list(_walk_files(self._directory)))
+        return await asyncio.to_thread(self._walk)
+
+    def _walk(self) -> list[str]:
+        names = walk_files(self._directory, skip=lambda name: name.startswith("."), seconds=SEARCH_SECONDS)
+        return [name for name in names if is_encodable(name)]
 
     def _make_command(self, argv: tuple[str, ...]) -> ProcessCommand:
         return ProcessCommand(
@@ -208,13 +213,6 @@ def is_encodable(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _walk_files(directory: str) -> Iterator[str]:
-    for parent, directories, names in os.walk(directory):
-        directories[:] = [each for each in directories if not each.startswith(".")]
-        below = os.path.relpath(parent, directory)
-        yield from (name if below == "." else f"{below}/{name}" for name in names if is_encodable(name))
 
 
 MAX_FILE_BYTES: Final = 8 << 20

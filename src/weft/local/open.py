@@ -71,7 +71,6 @@ from weft.tool.registry import list_tools
 from weft.trust.decision import is_trusted, list_held_back, to_warning
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
-    from weft.api import Api
     from weft.api.editor import EditorWorkspace
     from weft.local.logins import LoginMethods
     from weft.local.sources import ChangeTools, Engine, OpenEngine
@@ -225,29 +224,6 @@ async def _record(store: Store, local: LocalApi, found: Resolution, options: Ope
         options.warn(error)
 
 
-@asynccontextmanager
-async def open_weft(
-    directory: str = ".",
-    *,
-    store: str | None = None,
-    answered: bool = False,
-    models: tuple[ServedModel, ...] = (),
-    tape: Tape | None = None,
-    plugins: tuple[Any, ...] = (),
-) -> AsyncIterator[Api]:
-    """Open the `Api` of a directory, with the same configuration as `weft run` has there.
-
-    `store` is an address; `memory:` stores nothing on disk. `models` are added to the configured ones. Set `answered` if
-    you reply to permission requests; otherwise they are refused. `tape` records the answers of models or replays them
-    (`weft.testing.replay`). `plugins` are modules, hooks or tools besides those that are configured.
-    """
-    options = OpenOptions(
-        directory=directory, store=store, answered=answered, models=models, tape=tape, plugins=plugins
-    )
-    async with open_directory(options) as api:
-        yield api
-
-
 def to_tape_paths(place: Place, paths: Paths) -> dict[str, str]:
     """Return the paths that a tape replaces in requests, because they differ between machines."""
     return {
@@ -260,9 +236,9 @@ def to_tape_paths(place: Place, paths: Paths) -> dict[str, str]:
 
 
 def choose_snapshots(undo: UndoSettings, caller: Caller) -> str:
-    """Return the directory of the store's snapshots, "" if they end with the process.
+    """Return the directory of the store's snapshots: "" if they end with the process, and for a principal.
 
-    A principal does not get it either: a cache with the sessions of everybody is found by its name.
+    The dataset of a store is found by the name of this directory, and contains the sessions of everybody.
     """
     return undo.base if caller.principal is None and not undo.temporary else ""
 

@@ -96,7 +96,7 @@ def _add_note(line: str, environ: Mapping[str, str]) -> str:
 def check_anchors(place: str, *, environ: Mapping[str, str], allowed: str | None = None) -> AnchorCheck:
     """Read the heads at a place. With `allowed`, a file of allowed signers, only those count that one of them signed.
 
-    Raise `InvalidInputError` if there is nothing to read, or something else than heads.
+    Raise `InvalidInputError` if there is nothing to read, or something other than heads.
     """
     heads, signers, problems = dict[AnchoredHead, None](), dict[str, None](), list[str]()
     lines = [line for line in _read_place(place, environ).splitlines() if line.strip()]

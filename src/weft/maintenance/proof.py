@@ -158,7 +158,7 @@ class _Comparison:
         if self._export is None:
             if SESSION_KEY not in self._chain.covered:
                 return []  # there never was one: events of a session may come before it
-            return [self._tell("removed", SESSION_KEY, "the session is gone", outside=self._shared)]
+            return [self._make_finding("removed", SESSION_KEY, "the session is gone", outside=self._shared)]
         found = [
             ProofFinding(kind="added", where=key, reason="it is stored twice")
             for key in dict.fromkeys(self._twice)
@@ -178,12 +178,12 @@ class _Comparison:
                 if message and self._is_missing(message):
                     return  # it went with its message, which is reported
                 at = self._find_outside(covered)
-                yield self._tell(
+                yield self._make_finding(
                     "removed", key, "it is gone, or cannot be read", outside=at is not None, at=at
                 )
             return
         if covered.digest is None:
-            yield self._tell("added", key, "weft removed it, and it is there again", outside=False)
+            yield self._make_finding("added", key, "weft removed it, and it is there again", outside=False)
             return
         value = document.value
         if digest_document(value) == covered.digest:
@@ -195,7 +195,7 @@ class _Comparison:
             )
             return
         at = self._find_change_outside(key, covered, value)
-        yield self._tell("changed", key, _describe(value), outside=at is not None, at=at)
+        yield self._make_finding("changed", key, _describe(value), outside=at is not None, at=at)
 
     def _is_missing(self, message: str) -> bool:
         covered = self._chain.covered.get(f"message/{message}")
@@ -232,9 +232,9 @@ class _Comparison:
         if not self._chain.is_complete and document.created <= self._chain.began:
             return ProofFinding(kind="uncovered", where=key, reason="it is older than the chain")
         at = document.created or self._touched
-        return self._tell("added", key, "weft did not write it", outside=self._shared, at=at)
+        return self._make_finding("added", key, "weft did not write it", outside=self._shared, at=at)
 
-    def _tell(
+    def _make_finding(
         self, kind: Any, where: str, reason: str, *, outside: bool, at: int | None = None
     ) -> ProofFinding:
         if outside:

@@ -172,7 +172,7 @@ def check_token_input(input: TokenInput, known: PrincipalTokens, now: int) -> Pr
             hint="choose another, or revoke that one first",
         )
     if input.expires is not None and input.expires <= now:
-        raise InvalidInputError("expires", "that time is over")
+        raise InvalidInputError("expires", "that time has passed")
     restricts = bool(input.directories or input.workspaces) or input.limits != NO_LIMITS
     if input.scope == "admin":
         if restricts:

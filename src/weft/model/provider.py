@@ -20,7 +20,7 @@ class ListedModel(Model, frozen=True, kw_only=True):
 
 
 class ProviderInfo(Wire, frozen=True, kw_only=True):
-    """A provider. `source` is where its key or its entry comes from. Secrets in `options` are masked."""
+    """A provider. `source` is where its key or its entry comes from. Secrets in `options` are redacted."""
 
     id: str
     name: str

@@ -104,7 +104,7 @@ class WeftSessionData(Wire, frozen=True, kw_only=True):
     first. `restored` names the last restore of files that is to be kept. `shared_budget` also limits its children, `trial` is its
     place among the trials of one prompt. `owner` is the principal that the session belongs to; without one it is the
     administrator's. `departed` says to which server it was moved: from then on it continues only there. `arrived` says where it
-    came from. `workspace` is the git workspace that it has a checkout in, `resumed` says that another node went on with it.
+    came from. `workspace` is the git workspace that it has a checkout in, `resumed` says that another node continued it.
     """
 
     titled: bool = False

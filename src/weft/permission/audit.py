@@ -349,13 +349,13 @@ def find_break(lines: Iterable[bytes], recorded: ChainEnd | None) -> tuple[int, 
             first = record.seq
             end = CHAIN_START if record.seq == 1 else ChainEnd(seq=record.seq - 1, hash=record.prev)
         if record.prev != end.hash or record.seq != end.seq + 1:
-            reason = "does not follow the one before it, which was changed, added or taken out"
+            reason = "does not follow the record before it: one of them was changed, added or removed"
             return intact, ChainBreak(seq=record.seq, line=number, reason=reason)
         if record.entry.what == "dropped":
             dropped = record.entry.count
         end, intact = ChainEnd(seq=record.seq, hash=hash_line(line)), intact + 1
     if first - 1 > dropped:
-        reason = f"is the first there is, and only {dropped} before it are known to have been dropped"
+        reason = f"is the first record, but of those before it only {dropped} are known to have been dropped"
         return intact, ChainBreak(seq=first, line=1, reason=reason)
     return intact, _find_missing_end(recorded, end or CHAIN_START, number)
 
@@ -365,9 +365,13 @@ def _find_missing_end(recorded: ChainEnd | None, end: ChainEnd, number: int) -> 
     if recorded is None and end == CHAIN_START:
         return None
     if recorded is None:
-        return ChainBreak(seq=end.seq, line=number, reason="is the last, but the note of the end is gone")
+        return ChainBreak(
+            seq=end.seq,
+            line=number,
+            reason="is the last record, but the record of where the log ends is gone",
+        )
     if recorded.seq > end.seq:
-        reason = f"is missing, with all up to {recorded.seq}"
+        reason = f"is missing, and so are all up to {recorded.seq}"
         return ChainBreak(seq=end.seq + 1, line=number + 1, reason=reason)
     if recorded.seq == end.seq and recorded.hash != end.hash:
         return ChainBreak(seq=end.seq, line=number, reason="is not the one that was written")

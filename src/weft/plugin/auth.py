@@ -97,7 +97,7 @@ class ProviderLogin(Struct, frozen=True, kw_only=True):
     async def authorize(self, method: OAuthMethod, inputs: Inputs) -> Authorized:
         result = await self._call(lambda: method.authorize(dict(inputs)), CALL_SECONDS)
         if not isinstance(result, Authorized) or not _is_valid(result):
-            raise self._to_error("begun without an address to go to")
+            raise self._to_error("did not return a URL to open")
         return result
 
     async def finish(self, started: Authorized, code: str | None) -> AnyAuth:
@@ -114,19 +114,19 @@ class ProviderLogin(Struct, frozen=True, kw_only=True):
         try:
             return await self.ask(work, seconds)
         except DeadlineError as error:
-            raise self._to_error(f"not over within {error.seconds:g} seconds") from error
+            raise self._to_error(f"took longer than {error.seconds:g} seconds") from error
         except WeftError as error:
-            raise self._to_error(f"not possible: {error}") from error
+            raise self._to_error(f"failed: {error}") from error
 
     def _to_auth(self, result: Any) -> AnyAuth:
         if result is None:
-            raise self._to_error("refused")
+            raise self._to_error("was refused")
         if not isinstance(result, ApiAuth | OAuth):
-            raise self._to_error(f"ended with a {type(result).__name__}, which is not a credential")
+            raise self._to_error(f"returned a {type(result).__name__}, which is not a credential")
         try:
             auth: AnyAuth = decode(encode(result), AnyAuth, where="the credential")
         except WeftError as error:
-            raise self._to_error("ended with an invalid credential") from error
+            raise self._to_error("returned an invalid credential") from error
         return auth
 
     def _to_options(self, result: Any) -> dict[str, Any]:
@@ -136,11 +136,11 @@ class ProviderLogin(Struct, frozen=True, kw_only=True):
         if not isinstance(headers, dict) or not all(
             isinstance(each, str) for pair in headers.items() for each in pair
         ):
-            raise self._to_error("loaded with invalid options")
+            raise self._to_error("returned invalid options")
         return dict(result)
 
-    def _to_error(self, how: str) -> ProviderAuthError:
-        return ProviderAuthError(self.auth.provider, f"the login with {self.auth.provider} was {how}")
+    def _to_error(self, problem: str) -> ProviderAuthError:
+        return ProviderAuthError(self.auth.provider, f"the login with {self.auth.provider} {problem}")
 
 
 def to_plugin_login(worker: PluginWorker, auth: PluginAuth, clock: Clock) -> ProviderLogin:

@@ -2,9 +2,9 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from contextvars import Context
 from threading import Thread
 from typing import Any, Final, TypeVar
@@ -48,7 +48,7 @@ def _ignore(_: Failed) -> None:
 
 
 class PluginWorker:
-    """A thread that runs the functions of one plugin. Open one with `open_worker`.
+    """A thread that runs the functions of one plugin, until `close` ends it.
 
     `stray` is called in that thread with errors that nobody waits for. Blocking functions hold up the others, so they
     run under `turn`; waiting for it does not count as their time.
@@ -148,15 +148,6 @@ class PluginWorker:
         error = context.get("exception")
         if isinstance(error, BaseException):
             self._stray(to_failed(error))
-
-
-@asynccontextmanager
-async def open_worker(name: str, stray: OnStrayError = _ignore) -> AsyncIterator[PluginWorker]:
-    worker = PluginWorker(name, stray)
-    try:
-        yield worker
-    finally:
-        await worker.close()
 
 
 async def run_in_thread(name: str, work: Callable[[], Any]) -> CallResult:

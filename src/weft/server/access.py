@@ -109,7 +109,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Return True for the origin of a page that this server itself delivered: our own, which runs no script but ours."""
+    """Return True if `origin` is this server itself: a page that it delivered runs no scripts but ours."""
     scheme, separator, address = origin.partition("://")
     return bool(separator) and scheme in ("http", "https") and address.lower() == host.lower()
 
@@ -147,7 +147,7 @@ def to_refusal(message: str) -> ErrorResponse:
 
 
 def get_caller(scope: Scope) -> Caller:
-    """Return the caller of a request. A caller without a token that was let through is the administrator."""
+    """Return the caller of a request. A caller that was let through without a token is the administrator."""
     caller: Caller = scope.get(CALLER, ADMINISTRATOR)
     return caller
 
@@ -194,7 +194,7 @@ class Callers:
         return await self._tokens.find_share_owner(page.partition("/")[0])
 
     async def is_valid(self, secret: str, caller: Caller) -> bool:
-        """Return whether a token is still valid and belongs to the same caller."""
+        """Return True if a token is still valid and belongs to the same caller."""
         try:
             return await self.find(secret) == caller
         except InvalidInputError:
@@ -203,7 +203,7 @@ class Callers:
     async def serve_socket(
         self, app: Any, scope: Scope, receive: Receive, send: Send, *, secret: str, caller: Caller
     ) -> None:
-        """Serve a socket until it ends or its token does. A socket may be silent for hours, so the token is checked every second."""
+        """Serve a socket until it closes, or until its token is no longer valid. It may be silent for hours, so the token is checked every second."""
         serving = asyncio.ensure_future(app(scope, receive, send))
         try:
             await asyncio.wait((serving,), timeout=TOKEN_SECONDS)

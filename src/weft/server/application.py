@@ -43,7 +43,7 @@ from weft.server.streams import (
 )
 
 METRICS_PATH = "/weft/metrics"
-# To a client that is to send its request again, to another node if there is one.
+# For a client that should send its request again. On a new connection it may reach another node.
 RETRY_HEADERS = {"retry-after": "1", "connection": "close"}
 TOO_LARGE = ErrorResponse(status=413, name="TooLargeError", message="the body is larger than 32 MB")
 
@@ -141,7 +141,7 @@ def build_routes(server: HttpServer) -> Starlette:
 
 
 def _list_special_routes(server: HttpServer) -> list[BaseRoute]:
-    """Return the routes that answer with something else than a JSON value: streams, sockets and pages."""
+    """Return the routes that answer with something other than a JSON value: streams, sockets and pages."""
     paths = {route.path for route in server.routes}
     special: list[BaseRoute] = [
         StarletteRoute("/event", DirectoryEventsEndpoint(server), methods=["GET"]),
@@ -246,7 +246,7 @@ async def _answer_unknown_path(request: Request, _: Exception) -> Response:
 
 
 async def _answer_wrong_method(request: Request, _: Exception) -> Response:
-    return _to_response(405, "MethodError", f"{request.method} is not for {request.url.path[:200]!r}")
+    return _to_response(405, "MethodError", f"{request.url.path[:200]!r} does not accept {request.method}")
 
 
 def _to_response(status: int, name: str, message: str) -> Response:

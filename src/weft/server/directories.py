@@ -21,7 +21,7 @@ from weft.server.feed import EventCounter, EventFeed
 
 IDLE_SECONDS = 30 * 60.0
 MAX_OPEN_DIRECTORIES = 256
-# If there are that many, those that were not used for this long make room.
+# When that many are open, those that were not used for this long are closed to make room.
 PRESSED_IDLE_SECONDS = 60.0
 DRAIN_TURNS = 5
 
@@ -62,7 +62,7 @@ class OpenDirectory:
 
     @contextmanager
     def use(self) -> Generator[None]:
-        """Prevent closing as idle until the end of the block."""
+        """Do not let the directory be closed as idle until the end of the block."""
         self.calls += 1
         try:
             yield

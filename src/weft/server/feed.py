@@ -474,14 +474,14 @@ class EventFeed:
         part.grow(event)
         self._changed_parts[event.part_id] = None
         loop = asyncio.get_running_loop()
-        # The first piece after `next_at` sends the whole, and no timer does so at `next_at`: so the listener gets the newest text.
+        # The first piece that arrives after `next_at` sends the whole part. A timer at `next_at` would send an older text.
         if loop.time() >= part.next_at:
             self._send_whole_part(event.part_id)
         elif self._timer is None:
             self._timer = loop.call_later(PAUSE_SECONDS, self._send_paused_parts)
 
     def _send_paused_parts(self) -> None:
-        """Send the parts that wait for a piece to send them, because none has arrived for a while."""
+        """Send the parts that have grown and whose next piece, which would have sent them, has not come for a while."""
         loop = asyncio.get_running_loop()
         self._timer = None
         for part in [id for id in self._changed_parts if loop.time() >= self._growing_parts[id].next_at]:

@@ -188,7 +188,7 @@ class EventMetrics:
         return new
 
     def _forget(self, session: SessionID) -> None:
-        """Forget the ids of a removed session, which is not heard of again."""
+        """Forget the ids of a removed session: no more events about it will come."""
         for id in [id for id, owner in self._seen.items() if owner == session]:
             del self._seen[id]
 

@@ -25,7 +25,7 @@ from weft.server.response import (
 from weft.web.files import ASSETS, PAGE_POLICY, WebFile, find_file, get_index, get_version
 
 VERSION: Final = re.compile("[0-9a-f]{16}")
-# Asked for again each time, and answered without content while it is the same: a new version is seen at once.
+# The browser asks each time, and gets no content while the file is the same. So it sees a new version at once.
 ASK_AGAIN: Final = "no-cache"
 FOR_EVER: Final = "public, max-age=31536000, immutable"
 NO_FILE: Final = ErrorResponse(status=404, name="NotFoundError", message="there is no such file")
@@ -41,7 +41,7 @@ FILE_POLICY: Final = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
 class PageEndpoint:
-    """`/` and everything below `/web/`: the assets by name, and the page itself at every other address of it."""
+    """Serves `/` and everything below `/web/`: assets by their names, and the page itself at every other path."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del receive
@@ -60,7 +60,7 @@ class PageEndpoint:
 
 
 async def _send_file(scope: Scope, send: Send, file: WebFile, *, caching: str) -> None:
-    """Send a file, compressed if the browser takes that; or only say that it has not changed."""
+    """Send a file, compressed if the browser accepts that. If the browser has it already, send only the status."""
     headers = read_headers(scope)
     packed = "gzip" in headers.get("accept-encoding", "")
     tag = f'"{file.digest}{"-gzip" if packed else ""}"'
@@ -151,7 +151,7 @@ def _find_file_part(parts: object, id: PartID) -> FilePart:
 
 
 def read_data_url(url: str) -> tuple[str, bytes]:
-    """Return the type and the content of a `data:` URL. Raise `NotFoundError` for any other: nothing else is stored with us."""
+    """Return the type and the content of a `data:` URL. Raise `NotFoundError` for any other URL: we do not have its content."""
     head, comma, data = url.partition(",")
     if not head.startswith("data:") or not comma:
         raise NotFoundError("content", "of this file")

@@ -98,7 +98,7 @@ class PageLogins:
         return None if await self._has_ended(login) else login
 
     async def is_valid(self, login: str) -> bool:
-        """Return whether a login is still valid. What the store answers is cached for a second."""
+        """Return True if a login is still valid. What the store answers is cached for a second."""
         if login in self._revoked:
             return False
         if self._now() - self._asked.get(login, 0) < ASK_MS:

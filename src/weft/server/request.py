@@ -92,7 +92,7 @@ def _to_input_error(message: str) -> InvalidInputError:
     if missing := MISSING_FIELD.fullmatch(message):
         return InvalidInputError(missing[1], "it is missing")
     if wrong := WRONG_TYPE.fullmatch(message):
-        return InvalidInputError(wrong[2], f"it is expected to be {wrong[1].replace(' | null', '')}")
+        return InvalidInputError(wrong[2], f"it must be {wrong[1].replace(' | null', '')}")
     return InvalidInputError("query", message)
 
 

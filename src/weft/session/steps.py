@@ -1,7 +1,6 @@
 """The steps of a session: each answer of a model with its prompt, its calls and the changes that they made (pure)."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from msgspec import Struct
 
@@ -9,8 +8,6 @@ from weft.model.diff import Patch
 from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage, is_synthetic
 from weft.model.part import PatchPart, TextPart, ToolPart
-
-NO_CALL: Final = ""
 
 
 class StepChange(Struct, frozen=True, kw_only=True):

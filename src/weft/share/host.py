@@ -64,7 +64,7 @@ class ShareHost:
             raise NotFoundError("share server", "", hint="weft serve --share is one")
         check_new_id("session", session)
         if expires is not None and expires <= now:
-            raise InvalidInputError("expires", "that time is over")
+            raise InvalidInputError("expires", "that time has passed")
         received = [each for each in await self._records.list_all() if each.target == "received"]
         await self._revoke_expired(received, now)
         if len(received) >= MAX_RECEIVED_SHARES:

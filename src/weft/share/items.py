@@ -105,7 +105,7 @@ def name_item(item: ShareItem) -> str:
 
 
 def from_items(items: Items) -> SessionExport | None:
-    """Combine items to a session. Return None before the session item has arrived. Leave out parts without a message."""
+    """Combine items into a session. Return None before the session item has arrived. Leave out parts without a message."""
     if "session" not in items:
         return None
     infos: dict[MessageID, AnyMessage] = {}

@@ -117,9 +117,9 @@ def _to_ticket(answer: bytes, server: str) -> ShareTicket:
             case {"id": str(id), "url": str(url), "secret": str(secret)} if SHARE_ID.fullmatch(id) and secret:
                 return ShareTicket(id=id, url=check_address(url, "url"), secret=secret)
             case _:
-                raise SharingError(f"{address} answered with something else than a share")
+                raise SharingError(f"{address} answered with something other than a share")
     except (DocumentError, InvalidInputError) as error:
-        raise SharingError(f"{address} answered with something else than a share: {error}") from error
+        raise SharingError(f"{address} answered with something other than a share: {error}") from error
 
 
 def split_login(server: str) -> tuple[str, tuple[str, str] | None]:

@@ -171,7 +171,7 @@ class Sharer:
             return record
         if not (terms.to or settings.server):
             raise InvalidInputError(
-                "to", "there is no place to share to, and nothing has left", hint=NO_TARGET_HINT
+                "to", "there is no place to share to, and nothing was sent", hint=NO_TARGET_HINT
             )
         address = (
             check_address(terms.to, "to") if terms.to else check_address(settings.server, "enterprise.url")
@@ -216,9 +216,9 @@ def _check_terms(record: ShareRecord, terms: ShareTerms) -> None:
         description
         for description, differs in (
             ("elsewhere", bool(terms.to) and terms.to.rstrip("/") != current_target),
-            ("for another time", terms.expires is not None and terms.expires != record.expires),
-            ("with secrets as they stand", terms.redact and not record.redact),
-            ("with secrets covered", record.redact and not terms.redact),
+            ("until another time", terms.expires is not None and terms.expires != record.expires),
+            ("with secrets in clear text", terms.redact and not record.redact),
+            ("with secrets redacted", record.redact and not terms.redact),
             ("with attached files", record.attachments and not terms.attachments),
         )
         if differs

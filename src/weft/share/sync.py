@@ -141,7 +141,7 @@ class ShareSync:
         revoker = ShareRevoker(store=context.store, journal=context.journal, remote=context.remote)
         await revoker.revoke(record, forget=True)
         self.forget(record.session_id)
-        await self._warn(record.session_id, f"it is shared no more: {record.url} is gone")
+        await self._warn(record.session_id, f"it is no longer shared: {record.url} is gone")
 
     async def _warn(self, session: SessionID, message: str) -> None:
         await self._context.journal.commit(SessionWarned(session_id=session, message=message))

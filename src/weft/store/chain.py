@@ -190,18 +190,29 @@ def collect_changes(events: Iterable[Durable], documents: Iterable[bytes]) -> di
     A session that ends up deleted has no chain, so it is left out.
     """
     collector = _ChangeCollector()
+    last, changes = None, dict[str, Change]()  # most events are about the session of the one before them
     for event, digest in zip(events, _digest_all(documents), strict=True):
         # As in `encode_documents`: these are what `add` would do, without most of the calls.
         if type(event) is PartUpdated:
             part = event.part
+            session = part.session_id
+            if session != last:
+                last, changes = session, collector.get(session)
             key = f"part/{part.message_id}/{part.id}"
-            length = len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None
-            collector.get(part.session_id)[key] = Change(key, digest, length)
+            if type(part) is TextPart or type(part) is ReasoningPart:
+                changes[key] = Change(key, digest, len(part.text))
+            else:
+                changes[key] = Change(key, digest)
         elif type(event) is MessageUpdated:
-            key = f"message/{event.info.id}"
-            collector.get(event.info.session_id)[key] = Change(key, digest)
+            message = event.info
+            session = message.session_id
+            if session != last:
+                last, changes = session, collector.get(session)
+            key = f"message/{message.id}"
+            changes[key] = Change(key, digest)
         else:
             collector.add(event, digest)
+            last = None
     return collector.found
 
 

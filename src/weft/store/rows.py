@@ -76,9 +76,11 @@ def to_session_row(session: SessionInfo, document: bytes) -> SessionRow:
 
 
 class MessageColumns(NamedTuple):
-    """Messages, a column of the table at a time. They are sorted by `created`, then `numbers`, then `ids` (see `message_sort_key`)."""
+    """Messages of one or more sessions, a column of the table at a time, without the session.
 
-    sessions: Sequence[str]
+    They are sorted by `created`, then `numbers`, then `ids` (see `message_sort_key`).
+    """
+
     ids: Sequence[str]
     created: Sequence[int]
     numbers: Sequence[int]
@@ -86,9 +88,11 @@ class MessageColumns(NamedTuple):
 
 
 class PartColumns(NamedTuple):
-    """Parts, a column of the table at a time. A length is the number of characters of a text that can grow, None for other parts."""
+    """Parts of one or more sessions, a column of the table at a time, without the session.
 
-    sessions: Sequence[str]
+    A length is the number of characters of a text that can grow, None for other parts.
+    """
+
     messages: Sequence[str]
     ids: Sequence[str]
     lengths: Sequence[int | None]
@@ -101,30 +105,26 @@ class PartColumns(NamedTuple):
 
 def to_message_columns(messages: Sequence[AnyMessage], documents: Sequence[bytes]) -> MessageColumns:
     """Return messages and their encoded documents as columns. Raise `InvalidIdError` for an id that no store could use."""
-    sessions = [message.session_id for message in messages]
     ids = [message.id for message in messages]
     created = [message.time.created for message in messages]
-    check_file_names("session", set(sessions))
     check_file_names("message", ids)
     numbers = list(map(unwrap, ids, created))
     if created and not (min(created) >= 0 and max(created) < DISTANT_TIME):
         created, numbers = list(map(to_integer, created)), list(map(to_integer, numbers))
-    return MessageColumns(sessions, ids, created, numbers, documents)
+    return MessageColumns(ids, created, numbers, documents)
 
 
 def to_part_columns(parts: Sequence[AnyPart], documents: Sequence[bytes]) -> PartColumns:
     """Return parts and their encoded documents as columns. Raise `InvalidIdError` for an id that no store could use."""
-    sessions = [part.session_id for part in parts]
     messages = [part.message_id for part in parts]
     ids = [part.id for part in parts]
-    check_file_names("session", set(sessions))
     check_file_names("message", set(messages))
     check_file_names("part", ids)
     # `isinstance` takes longer than all of the rest if the answer is no.
     lengths = [
         len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None for part in parts
     ]
-    return PartColumns(sessions, messages, ids, lengths, documents)
+    return PartColumns(messages, ids, lengths, documents)
 
 
 class SqlDialect(NamedTuple):

@@ -78,7 +78,7 @@ def _make_project(worktree: str) -> Project:
 
 
 async def _ask(question: Callable[[], Awaitable[Any]], *names: str) -> Any:
-    """Return the answer, or the error in words, with every one of these names replaced: what a caller can tell apart."""
+    """Return all that a caller learns: the answer, or the error in words, with these names replaced so that two can be compared."""
     try:
         answered = repr(await question())
     except WeftError as error:

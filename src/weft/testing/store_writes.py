@@ -240,6 +240,22 @@ async def the_order_of_events_in_a_batch_counts(store: Store) -> None:
     assert await store.list_messages(SESSION) == []
 
 
+async def a_batch_may_put_many_documents_and_each_more_than_once(store: Store) -> None:
+    numbers = range(10, 31)  # stores may write several rows at a time, and then some are left
+    await store.apply(
+        SessionCreated(info=session()),
+        *(MessageUpdated(info=prompt(f"msg_{number}", created=NOW)) for number in numbers),
+        *(PartUpdated(part=text(f"prt_{number}", "first", of="msg_10")) for number in numbers),
+        *(MessageUpdated(info=prompt(f"msg_{number}", created=NOW + number)) for number in numbers),
+        *(PartUpdated(part=text(f"prt_{number}", f"last {number}", of="msg_10")) for number in numbers),
+    )
+    parts = [text(f"prt_{number}", f"last {number}", of="msg_10") for number in numbers]
+    messages = [prompt(f"msg_{number}", created=NOW + number) for number in numbers]
+    assert await store.list_messages(SESSION) == [
+        with_parts(message, *(parts if message.id == "msg_10" else ())) for message in messages
+    ]
+
+
 WRITING: tuple[Check, ...] = (
     an_empty_store_has_nothing,
     getting_a_missing_session_raises_an_error,
@@ -258,4 +274,5 @@ WRITING: tuple[Check, ...] = (
     removing_a_message_removes_its_parts,
     deleting_a_session_deletes_everything_of_it,
     the_order_of_events_in_a_batch_counts,
+    a_batch_may_put_many_documents_and_each_more_than_once,
 )

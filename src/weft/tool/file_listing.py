@@ -5,13 +5,14 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
 from weft.errors import ToolError
+from weft.host.files import walk_files
 from weft.host.git import SAFE_OPTIONS
 from weft.host.processes import CapturedOutput, ProcessCommand, capture_output
 from weft.tool.contract import ToolContext
@@ -41,7 +42,7 @@ async def list_names(directory: str, ctx: ToolContext) -> list[str]:
     if ripgrep := find_ripgrep(ctx):
         argv = (ripgrep, "--files", "--hidden", "--no-messages", "--null", "--glob=!.git")
         return _split_names((await run_search(directory, argv, MAX_LISTED_BYTES, ctx)).output)
-    return await _list_by_git(directory, ctx) or await asyncio.to_thread(lambda: list(_walk(directory)))
+    return await _list_by_git(directory, ctx) or await asyncio.to_thread(_walk, directory)
 
 
 def find_ripgrep(ctx: ToolContext) -> str | None:
@@ -97,11 +98,9 @@ def _split_names(raw: bytes) -> list[str]:
     return [os.fsdecode(name).removeprefix("./") for name in raw.split(b"\0") if name]
 
 
-def _walk(directory: str) -> Iterator[str]:
-    for parent, directories, names in os.walk(directory):
-        directories[:] = [each for each in directories if each not in _VERSION_CONTROL_DIRECTORIES]
-        relative_parent = os.path.relpath(parent, directory)
-        yield from (name if relative_parent == "." else f"{relative_parent}/{name}" for name in names)
+def _walk(directory: str) -> list[str]:
+    skip = _VERSION_CONTROL_DIRECTORIES.__contains__
+    return list(walk_files(directory, skip=skip, seconds=SEARCH_TIMEOUT_SECONDS))
 
 
 def _stat_newest_first(directory: str, names: Iterable[str]) -> list[ListedFile]:

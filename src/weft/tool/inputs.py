@@ -11,20 +11,23 @@ class OptionInput(Struct, frozen=True, kw_only=True):
     label: Annotated[
         str, Meta(description="The answer, in one to five words.", extra_json_schema={"maxLength": MAX_LABEL})
     ]
-    description: Annotated[str, Meta(description="What choosing it means.")]
+    description: Annotated[str, Meta(description="What follows if it is chosen.")]
 
 
 class QuestionItem(Struct, frozen=True, kw_only=True):
     question: Annotated[str, Meta(description="The whole question.")]
     header: Annotated[
-        str, Meta(description="A name for it, very short.", extra_json_schema={"maxLength": MAX_LABEL})
+        str,
+        Meta(description="A very short name for the question.", extra_json_schema={"maxLength": MAX_LABEL}),
     ]
     options: Annotated[tuple[OptionInput, ...], Meta(description="The answers to choose from.")]
-    multiple: Annotated[bool, Meta(description="Whether several may be chosen.")] = False
+    multiple: Annotated[bool, Meta(description="Whether the user may choose several answers.")] = False
 
 
 class QuestionInput(Struct, frozen=True, kw_only=True):
-    questions: Annotated[tuple[QuestionItem, ...], Meta(description="What to ask, all at once.")]
+    questions: Annotated[
+        tuple[QuestionItem, ...], Meta(description="The questions, which are asked together.")
+    ]
 
 
 # How long a command may run unless the model or the environment says otherwise.
@@ -34,17 +37,21 @@ DEFAULT_COMMAND_TIMEOUT_MS: Final = 120_000
 class BashInput(Struct, frozen=True, kw_only=True):
     command: Annotated[str, Meta(description="The command, as typed into a shell.")]
     description: Annotated[
-        str, Meta(description="What it does, in five to ten words, for the person watching.")
+        str, Meta(description="What the command does, in five to ten words, for the person who watches.")
     ]
     timeout: Annotated[
         int | None,
-        Meta(description="How long it may take, in milliseconds; leave it out for the usual time."),
+        Meta(description="How long the command may take, in milliseconds; leave it out for the default."),
     ] = None
     workdir: Annotated[
-        str | None, Meta(description="Where to run it, instead of `cd`; the working directory if left out.")
+        str | None,
+        Meta(description="The directory to run it in, instead of `cd`; the working directory if left out."),
     ] = None
     background: Annotated[
-        bool, Meta(description="Start it and go on; its output goes to a file, and it ends with the session.")
+        bool,
+        Meta(
+            description="Start the command and return at once; its output goes to a file, and it ends with the session."
+        ),
     ] = False
 
 
@@ -80,12 +87,12 @@ class GrepInput(Struct, frozen=True, kw_only=True):
 
 class ListInput(Struct, frozen=True, kw_only=True):
     path: Annotated[str | None, Meta(description="The directory; the working directory if left out.")] = None
-    ignore: Annotated[tuple[str, ...], Meta(description="Globs of what to leave out.")] = ()
+    ignore: Annotated[tuple[str, ...], Meta(description="Globs for files and directories to leave out.")] = ()
 
 
 OldString = Annotated[str, Meta(description="The text to replace, quoted as it stands in the file.")]
 
-NewString = Annotated[str, Meta(description="The text to put in its place; it must differ.")]
+NewString = Annotated[str, Meta(description="The new text, which must differ from the old one.")]
 
 ReplaceAll = Annotated[bool, Meta(description="Replace every occurrence, not just one.")]
 
@@ -113,13 +120,13 @@ class MultiEditInput(Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[SingleEdit, ...],
         Meta(
             min_length=1,
-            description="The replacements, made one after the other, each on what the last left.",
+            description="The replacements, applied in order, each to the result of the one before.",
         ),
     ]
 
 
 class WriteInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    content: Annotated[str, Meta(description="All that the file is to hold.")]
+    content: Annotated[str, Meta(description="The whole new content of the file.")]
     file_path: Annotated[
         str, Meta(description="The file: an absolute path, or one from the working directory.")
     ]
@@ -132,12 +139,14 @@ class PatchInput(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TaskInput(Struct, frozen=True, kw_only=True):
-    description: Annotated[str, Meta(description="What the task is, in three to five words.")]
-    prompt: Annotated[str, Meta(description="All that the subagent has to know, and what it is to do.")]
-    subagent_type: Annotated[str, Meta(description="Which subagent is to do it.")]
+    description: Annotated[str, Meta(description="A name for the task, in three to five words.")]
+    prompt: Annotated[
+        str, Meta(description="Everything that the subagent has to know, and what it has to do.")
+    ]
+    subagent_type: Annotated[str, Meta(description="The subagent that does the task.")]
     session_id: Annotated[
         str | None,
-        Meta(description="The session of an earlier task, to go on with it; leave it out to start afresh."),
+        Meta(description="The session of an earlier task, to continue it; leave it out to start a new one."),
     ] = None
     command: Annotated[str | None, Meta(description="The command that led to this task, if one did.")] = None
 
@@ -146,23 +155,23 @@ class WebFetchInput(Struct, frozen=True, kw_only=True):
     url: Annotated[str, Meta(description="The whole address, with http:// or https://.")]
     format: Annotated[
         Literal["text", "markdown", "html"],
-        Meta(description="What a page is to be turned into; html leaves it as it is."),
+        Meta(description="The format to convert a page to; html leaves it unchanged."),
     ] = "markdown"
     timeout: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        Meta(description="How long it may take, in seconds; 30 if left out, 120 at most."),
+        Meta(description="How long the request may take, in seconds; 30 if left out, 120 at most."),
     ] = None
 
 
 class TodoItem(Struct, frozen=True, kw_only=True):
-    content: Annotated[str, Meta(description="What is to be done, in a few words.")]
+    content: Annotated[str, Meta(description="What has to be done, in a few words.")]
     status: Annotated[str, Meta(description="pending, in_progress, completed or cancelled.")]
     priority: Annotated[str, Meta(description="high, medium or low.")]
     id: Annotated[str, Meta(description="A name for the item that stays the same.")] = ""
 
 
 class TodoWriteInput(Struct, frozen=True, kw_only=True):
-    todos: Annotated[tuple[TodoItem, ...], Meta(description="The whole list as it now stands.")]
+    todos: Annotated[tuple[TodoItem, ...], Meta(description="The whole new list.")]
 
 
 class TodoReadInput(Struct, frozen=True, kw_only=True):
@@ -196,7 +205,9 @@ MAX_CALLS: Final = 25
 
 class BatchCall(Struct, frozen=True, kw_only=True):
     tool: Annotated[str, Meta(description="The name of the tool.")]
-    parameters: Annotated[dict[str, Any], Meta(description="What the tool takes, as if called alone.")]
+    parameters: Annotated[
+        dict[str, Any], Meta(description="The arguments of the tool, as in a call of its own.")
+    ]
 
 
 class BatchInput(Struct, frozen=True, kw_only=True):
@@ -219,16 +230,24 @@ MAX_RESULTS: Final = 20
 class RecallInput(Struct, frozen=True, kw_only=True):
     query: Annotated[str, Meta(description="Words that must all occur in a message.")]
     limit: Annotated[
-        int, Meta(description=f"How many places at most, up to {MAX_RESULTS}.", ge=1, le=MAX_RESULTS)
+        int,
+        Meta(
+            description=f"The largest number of matches to return, up to {MAX_RESULTS}.", ge=1, le=MAX_RESULTS
+        ),
     ] = 5
 
 
 class HistoryInput(Struct, frozen=True, kw_only=True):
     query: Annotated[str, Meta(description="Words that must all occur in a message.")] = ""
-    session: Annotated[str | None, Meta(description="The id of a session, to read a message of it.")] = None
+    session: Annotated[str | None, Meta(description="The id of the session whose message to read.")] = None
     message: Annotated[str | None, Meta(description="The id of the message to read.")] = None
     limit: Annotated[
-        int, Meta(description=f"How many sessions at most, up to {MAX_RESULTS}.", ge=1, le=MAX_RESULTS)
+        int,
+        Meta(
+            description=f"The largest number of sessions to return, up to {MAX_RESULTS}.",
+            ge=1,
+            le=MAX_RESULTS,
+        ),
     ] = 5
 
 

@@ -6,7 +6,7 @@ from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.inputs import QuestionInput, QuestionItem
 
 UNATTENDED_OUTPUT = (
-    "Nobody is there to answer: this run is unattended. Decide by yourself what is most likely arguments and can be undone, "
+    "Nobody is there to answer: this run is unattended. Decide by yourself: choose what the user most likely wants and what can be undone, "
     "say in your answer what you decided and why, and do not ask again."
 )
 

@@ -39,26 +39,26 @@ class WebSearchInput(Struct, frozen=True, kw_only=True, rename="camel"):
     )
     livecrawl: Annotated[
         Literal["fallback", "preferred"],
-        Meta(description="Whether pages are fetched anew only if no copy is kept, or whenever possible."),
+        Meta(
+            description="Whether to fetch pages again only if there is no stored copy, or whenever possible."
+        ),
     ] = "fallback"
     type: Annotated[
-        Literal["auto", "fast", "deep"], Meta(description="How thoroughly to search; auto finds a balance.")
+        Literal["auto", "fast", "deep"], Meta(description="How thoroughly to search; auto chooses.")
     ] = "auto"
     context_max_characters: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Meta(description="How long the results may be together, in characters; 10000 if left out."),
+        Meta(description="The largest total length of the results, in characters; 10000 if left out."),
     ] = None
 
 
 class CodeSearchInput(Struct, frozen=True, kw_only=True, rename="camel"):
     query: Annotated[
-        str, Meta(description="What to find out: a library, an interface, a way of doing something.")
+        str, Meta(description="What to look for: a library, an interface, or how to do something.")
     ]
     tokens_num: Annotated[
         int,
-        Meta(
-            ge=MIN_TOKENS, le=MAX_TOKENS, description="How much to bring back, in tokens; 5000 if left out."
-        ),
+        Meta(ge=MIN_TOKENS, le=MAX_TOKENS, description="How much to return, in tokens; 5000 if left out."),
     ] = DEFAULT_TOKENS
 
 
@@ -159,7 +159,7 @@ async def _post(url: str, body: bytes, environment: Mapping[str, str]) -> tuple[
             async for piece in response.aiter_bytes():
                 raw += piece
                 if len(raw) > MAX_RESPONSE_BYTES:
-                    raise ToolError("The search brought back more than 5 MB.")
+                    raise ToolError("The search returned more than 5 MB.")
             return response.status_code, raw.decode(errors="replace")
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         # Do not show the URL, which may contain a person's key.

@@ -183,8 +183,8 @@ class SessionImporter:
 
     async def receive(self, export: SessionExport, *, counted: ExportCounts | None = None) -> ImportResult:
         """Store a session, read it back, and compare. `counted` are the numbers that its source reports."""
-        # A principal of the same name elsewhere may be somebody else, a copy of a session that was moved is here, and one of a git
-        # workspace has no files there.
+        # These are facts of the source: a principal of the same name may be somebody else here, this copy was not moved away, and
+        # the checkout of a git workspace did not come along.
         data = replace(get_weft_data(export.info), owner="", departed=None, workspace="", resumed=None)
         export = replace(export, info=with_weft_data(export.info, data))
         planned = await self._decide(export)

@@ -364,7 +364,7 @@ async def show_permissions(chat: Chat, words: str) -> None:
         [(each.id, each.scope, each.permission, ", ".join(each.patterns)) for each in grants],
     )
     chat.note(
-        "/permissions revoke ID takes one back" if grants else "nothing is granted for longer than once"
+        "/permissions revoke ID takes one back" if grants else "nothing is granted for more than one call"
     )
 
 

@@ -49,10 +49,6 @@ class StepFiles(Struct, frozen=True, kw_only=True):
         """Return the changes that were made together at a place."""
         return [change for change in self.changes if change.place == place]
 
-    def list_of(self, path: bytes) -> list[StepFileChange]:
-        """Return the changes of one file."""
-        return [change for change in self.changes if change.path == path]
-
     def get_after(self, place: int) -> FileStates:
         """Return every file that the session ever changed, as it was after the changes up to a place; 0 is the beginning."""
         states: dict[bytes, FileEntry | None] = {}

@@ -135,7 +135,7 @@ class WorkspaceClone:
         with self._lock():
             if self.has_checkout(session):
                 return
-            self._need_commit(commit)
+            self._ensure_commit(commit)
             directory = self.get_directory(session)
             if os.path.lexists(directory):  # somebody removed the `.git` in it
                 os.rename(directory, f"{self.home}/aside-{session}-{secrets.token_hex(4)}")
@@ -149,7 +149,7 @@ class WorkspaceClone:
                 self._git.remove(directory)
                 raise
 
-    def _need_commit(self, commit: str) -> None:
+    def _ensure_commit(self, commit: str) -> None:
         if os.path.isdir(self._base) and self._git.find_commit(commit) is not None:
             return
         self._fetch(*REFSPECS)

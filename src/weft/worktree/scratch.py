@@ -126,10 +126,9 @@ def _remove_path(path: bytes | str) -> None:
 def read_present_files(
     git: WorktreeGit, commit: str, *, until: int, is_excluded: Callable[[str], bool]
 ) -> tuple[dict[bytes, ScratchFile | None], list[str]]:
-    """Return files of a checkout that differ from a commit, as they are now, if they were so at the time `until` (ms).
+    """Return the files of a checkout that differ from a commit and have not changed since the time `until` (ms), as they are now.
 
-    The second value are those that changed since, so that only the commit tells what they were. A file that was last
-    changed before that time was the same then.
+    The second value lists the files that changed since then. Only the commit tells what these were like.
     """
     layer: dict[bytes, ScratchFile | None] = {}
     since: list[str] = []

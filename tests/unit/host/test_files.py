@@ -19,6 +19,7 @@ from weft.host.files import (
     share_lock,
     stamp_of,
     try_lock,
+    walk_files,
     write_atomic,
 )
 
@@ -209,3 +210,18 @@ def test_an_unwritable_file_is_an_error(
     paths[-5] = f"{tmp_path}/directory"
     with pytest.raises(IsADirectoryError):
         Disk().prepare_many([(path, b"x") for path in paths])
+
+
+def test_a_walk_lists_files_below_and_skips_named_directories(tmp_path: Path) -> None:
+    for name in ("a.txt", "src/b.txt", "src/deep/c.txt", ".git/config"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = walk_files(str(tmp_path), skip=lambda name: name == ".git", seconds=60)
+    assert sorted(found) == ["a.txt", "src/b.txt", "src/deep/c.txt"]
+
+
+def test_a_walk_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    for name in ("a.txt", "src/b.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert list(walk_files(str(tmp_path), skip=str.isupper, seconds=0)) == ["a.txt"]

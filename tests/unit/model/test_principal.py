@@ -47,12 +47,12 @@ def test_a_scope_includes_those_before_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["ada", "ci-nightly", "a", "0", "x.y_z", "a" * 63])
-def test_names_that_are_valid_everywhere(name: str) -> None:
+def test_a_valid_name_is_accepted(name: str) -> None:
     assert check_principal_name("name", name) == name
 
 
 @pytest.mark.parametrize("name", ["", "Ada", "-x", ".x", "a b", "a'b", "a/b", "ä", "a" * 64, "a\n", "a\0"])
-def test_names_that_are_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check_principal_name("name", name)
     assert refused.value.hint

@@ -73,7 +73,7 @@ async def test_a_changed_record_is_reported() -> None:
     log = await StoredChain().fill(5)
     lines = await log.lines()
     await log.write([*lines[:2], lines[2].replace(b"echo 3", b"echo 9"), *lines[3:]])
-    reason = "does not follow the one before it, which was changed, added or taken out"
+    reason = "does not follow the record before it: one of them was changed, added or removed"
     assert await log.check() == (3, ChainBreak(seq=4, line=4, reason=reason))
 
 

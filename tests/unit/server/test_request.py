@@ -117,8 +117,8 @@ def test_a_query_is_typed_and_unknown_parameters_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("kind", "query", "words"),
     [
-        (Query, b"limit=many", "limit: it is expected to be `int`"),
-        (Query, b"limit=201", "limit: it is expected to be `int` <= 200"),
+        (Query, b"limit=many", "limit: it must be `int`"),
+        (Query, b"limit=201", "limit: it must be `int` <= 200"),
         (PatternQuery, b"", "pattern: it is missing"),
     ],
 )

@@ -70,7 +70,7 @@ async def create_ticket(call: DirectoryCall) -> Ticket:
 
 async def connect_pty(call: ServerCall) -> bool:
     """Connect to a terminal by websocket: text both ways, output and input."""
-    raise NotFoundError("socket", call.path_params["ptyID"][:80], hint="ask for it as a websocket")
+    raise NotFoundError("socket", call.path_params["ptyID"][:80], hint="connect to it as a websocket")
 
 
 class PtySocket:

@@ -19,7 +19,7 @@ class RevokeTokenQuery(Struct, frozen=True, kw_only=True):
 def _get_tokens(call: ServerCall) -> TokenAdministration:
     tokens = call.server.tokens
     if tokens is None:
-        raise UnsupportedError("tokens on this server", hint="weft serve has them")
+        raise UnsupportedError("tokens on this server", hint="start the server with weft serve")
     return tokens
 
 
@@ -41,7 +41,7 @@ async def revoke_token(call: ServerCall) -> Token:
 
 
 async def change_principal(call: ServerCall) -> Principal:
-    """Change the directories or the limits of a principal. Its runs end, and its next request opens everything again."""
+    """Change the directories, the git workspaces or the limits of a principal. Its runs end, and its next request opens everything again."""
     change: PrincipalChange = call.body
     return await _get_tokens(call).change_principal(call.path_params["principal"], change)
 

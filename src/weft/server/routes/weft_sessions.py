@@ -97,7 +97,7 @@ async def list_sessions(call: DirectoryCall) -> list[SessionInfo]:
 
 
 async def create_next(call: DirectoryCall) -> SessionInfo:
-    """Create a session with an id chosen by the caller, in a directory of this project."""
+    """Create a session with an id chosen by the caller, in a directory of this project or in a git workspace."""
     body: NextInput = call.body or NextInput()
     input = SessionInput(
         parent_id=body.parent_id, title=body.title, permission=body.permission, workspace=body.workspace

@@ -8,17 +8,6 @@ from weft.model.ids import MessageID, PartID, ProjectID, SessionID, check_file_n
 
 SUFFIX = ".json"
 LOG_SUFFIX = ".log"
-COLLECTIONS = (
-    "project",
-    "session",
-    "message",
-    "part",
-    "session_diff",
-    "todo",
-    "session_share",
-    "share",
-    "permission",
-)
 KEPT_WITH_OPENCODE = ("session_share", "share", "permission")
 TEMP_MARK = "~"
 SESSION_LOCK_PREFIX = "session."

@@ -47,10 +47,6 @@ class PostgresAddress(NamedTuple):
         return f"PostgresAddress({self.place!r})"
 
 
-def is_postgres(url: str) -> bool:
-    return url.partition(":")[0] in SCHEMES
-
-
 def parse_address(url: str) -> PostgresAddress:
     """Parse the URL of a store. Raise `InvalidInputError`, which never contains the URL, if it is not valid."""
     split = _split(url)

@@ -17,7 +17,7 @@ from weft.model.event import (
     SessionUpdated,
     TodoUpdated,
 )
-from weft.model.ids import check_file_name
+from weft.model.ids import check_file_name, check_file_names
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.project import Project
@@ -151,8 +151,10 @@ class RowBatch:
         `revision` is the new one of every row. `expected` is what the only session of the batch must have.
         """
         # Rows are sorted, so that two writers lock them in the same order.
-        found_messages = [self._messages[key] for key in sorted(self._messages)]
-        found_parts = [self._parts[key] for key in sorted(self._parts)]
+        message_keys, part_keys = sorted(self._messages), sorted(self._parts)
+        check_file_names("session", {key[0] for key in (*message_keys, *part_keys)})
+        found_messages = [self._messages[key] for key in message_keys]
+        found_parts = [self._parts[key] for key in part_keys]
         parts = to_part_columns([part for part, _ in found_parts], [document for _, document in found_parts])
         projects = [
             (id, to_integer(self._projects[id][0].time.created), self._projects[id][1])
@@ -172,9 +174,11 @@ class RowBatch:
                 len(SessionRow._fields),
             ),
             *_to_columns(details, 3),
+            [key[0] for key in message_keys],
             *to_message_columns(
                 [message for message, _ in found_messages], [document for _, document in found_messages]
             ),
+            [key[0] for key in part_keys],
             *parts._replace(lengths=[length is not None for length in parts.lengths]),
             *_to_columns(self._growth, len(_GrowthRow._fields)),
             *_to_columns(sorted(self._dirty), 2),

@@ -249,16 +249,7 @@ class Database:
             pooled = pid != connection.get_server_pid()
         finally:
             await self._close(connection)
-        if number < MIN_SERVER_VERSION:
-            raise StoreError(
-                f"{self.address.place} is Postgres {version}, and weft needs 14 or later",
-                hint="upgrade the server, or use another store with --store",
-            )
-        if encoding != "UTF8":
-            raise StoreError(
-                f"{self.address.place} has the encoding {encoding}, and weft needs UTF8",
-                hint="create another database with createdb --encoding=UTF8 --template=template0",
-            )
+        check_server(self.address.place, number, version, encoding)
         return pooled if self.address.pooled is None else self.address.pooled
 
     async def _open_step(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -309,6 +300,20 @@ class Database:
 
 async def _keep_as_it_is(_: Any) -> None:
     """Return a connection to the pool without a statement: it has no state to reset."""
+
+
+def check_server(place: str, number: int, version: str, encoding: str) -> None:
+    """Raise `StoreError` for a server that is too old, or a database with another encoding. `number` is the version as Postgres counts."""
+    if number < MIN_SERVER_VERSION:
+        raise StoreError(
+            f"{place} is Postgres {version}, and weft needs 14 or later",
+            hint="upgrade the server, or use another store with --store",
+        )
+    if encoding != "UTF8":
+        raise StoreError(
+            f"{place} has the encoding {encoding}, and weft needs UTF8",
+            hint="create another database with createdb --encoding=UTF8 --template=template0",
+        )
 
 
 def _is_lost(state: str) -> bool:
