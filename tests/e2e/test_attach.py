@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from given.http_server import ProjectServer, serve_project
-from weft.provider.scripted import Say, UseTool, Wait
+from weft.provider.scripted import Fail, Say, UseTool, Wait
 
 
 def weft(*arguments: str, typed: str = "", cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
@@ -73,7 +73,7 @@ def test_a_conversation_works_line_by_line(server: ProjectServer, tmp_path: Path
     assert done.stdout == "Here is a short answer.\n"
     (session,) = server.get("/session")
     again = weft("attach", server.url, "-s", session["id"], typed="/nonsense\nmore\n/exit\n", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    assert again.returncode == 2, again.stderr
     assert "> hello" in again.stderr
     assert "there is no command 'nonsense'" in again.stderr
     copied = weft("attach", server.url, "-s", session["id"], "--fork", typed="aside\n", cwd=tmp_path)
@@ -110,8 +110,27 @@ def test_a_mistake_leaves_no_empty_session_behind(server: ProjectServer, tmp_pat
         (["-m", "nonsense/x"], "hello", "nonsense"),
         (["--variant", "nonsense"], "hello", "scripted/test has no 'nonsense'"),
     ]:
-        assert message in weft("attach", server.url, *options, typed=f"{line}\n", cwd=tmp_path).stderr
+        done = weft("attach", server.url, *options, typed=f"{line}\n", cwd=tmp_path)
+        assert message in done.stderr
+        assert done.returncode == 2
     assert server.get("/session") == []
+
+
+def test_piped_input_ends_with_the_code_of_the_first_line_that_failed(tmp_path: Path) -> None:
+    script = [
+        [Fail(message="no credit", status=402)],
+        [Say(text="Here.")],
+        [Fail(message="again", status=402)],
+    ]
+    with serve_project(tmp_path, script) as server:
+        assert weft("attach", server.url, typed="!exit 3\n", cwd=tmp_path).returncode == 0
+        failed = weft("attach", server.url, "--agent", "plan", typed="hello\n", cwd=tmp_path)
+        assert (failed.returncode, failed.stdout) == (1, ""), failed.stderr
+        assert "no credit" in failed.stderr
+        assert weft("attach", server.url, "-s", "last", typed="hello\n", cwd=tmp_path).returncode == 0
+        both = weft("attach", server.url, "-s", "last", typed="/nonsense\nhello\n", cwd=tmp_path)
+        assert both.returncode == 2, both.stderr
+        assert "again" in both.stderr
 
 
 def test_piped_commands_have_the_agent_that_was_chosen(tmp_path: Path) -> None:

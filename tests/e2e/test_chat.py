@@ -134,6 +134,24 @@ def test_weft_alone_opens_a_conversation_and_says_how_to_continue_it(tmp_path: P
         terminal.wait_for("ended 0")
 
 
+@pytest.mark.parametrize("command", [("chat",), ("ui",)])
+def test_what_is_typed_before_the_prompt_appears_is_sent_by_enter(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    with open_chat(tmp_path, *command) as (terminal, model):
+        terminal.enter("show")
+        terminal.enter("/permissions")
+        terminal.type("half a prom")
+        terminal.wait_for("nothing is granted")
+        terminal.wait_for("Weaving")
+        terminal.wait_for("> half a prom", gone="working")
+        assert model.prompts == ["show"]
+        terminal.type("pt")
+        terminal.wait_for("> half a prompt")
+        terminal.press("C-c", "Up", "Up")
+        terminal.wait_for("> show")
+
+
 def test_the_status_says_who_will_answer_before_anything_is_asked(tmp_path: Path) -> None:
     with open_chat(tmp_path, "chat") as (terminal, _):
         terminal.wait_for(" ready · build · mill/loom")
@@ -329,18 +347,22 @@ COMMANDS: Sequence[tuple[str, str]] = (
     ("/agent plan", "the next prompt is for the agent plan"),
     ("/agent build", "the next prompt is for the agent build"),
     ("/variant", "no variant"),
-    ("/variant nonsense", "no variant 'nonsense'"),
+    ("/agent nonsense", "there are: build, plan"),
+    ("/agent general", "@general in a prompt hands it a task"),
+    ("/variant nonsense", "no variant 'nonsense' (there are: high)"),
     ("/reasoning", "in full from now on"),
     ("/search changed", "/resume NUMBER continues one"),
     ("/share", "error:"),
     ("/unshare", "there is no share"),
     ("/export session.json", "exported to session.json"),
+    ("/export session.json", "/export FILE names another"),
     ("/undo", "undone; the next prompt"),
     ("/redo", "everything is back"),
-    ("/nonsense", "there is no command 'nonsense'"),
+    ("/nonsense", "there is no command 'nonsense' (/help lists all of them)"),
     ("/fork", "a copy of the session"),
     ("/sessions", "/resume NUMBER continues one"),
     ("/resume 1", "It is changed."),
+    ("/resume nonsense", "/sessions lists them"),
     ("/compact", "compacted"),
     ("/new", "begins another session"),
     ("/queue hello", "You said: hello"),
@@ -357,7 +379,9 @@ def test_every_slash_command_works(tmp_path: Path) -> None:
             terminal.press("C-l")
             terminal.press("C-c")
             terminal.enter(command)
-            settle(terminal, shown)
+            screen = settle(terminal, shown)
+            # What was typed is above what it printed.
+            assert f"> {command}\n" in screen or not command.startswith("/") or command == "/nonsense"
         assert (tmp_path / "project" / "session.json").exists()
         terminal.enter("/exit")
         terminal.wait_for("ended 0")
@@ -473,8 +497,10 @@ def test_without_a_key_the_first_start_offers_choices_and_remembers_the_answer(t
             if number == 0:
                 assert "1  scripted/demo  a scripted demo, offline" in screen
                 assert "weft auth login stores a key" in screen
+                terminal.enter("9")  # a slip of the finger is no farewell
+                terminal.wait_for("'9' is not a number of the list")
                 terminal.enter("1")
-            terminal.wait_for("ready · scripted/demo")
+            terminal.wait_for("ready · build · scripted/demo")
             terminal.press("C-d")
             terminal.wait_for("ended 0")
 

@@ -1,13 +1,14 @@
-"""A conversation that shows much at once: in slices and in order, so that keys have their turn."""
+"""A conversation while it is busy: much is shown in slices, so that keys have their turn, and nothing is sent before its session is open."""
 
 import asyncio
 from pathlib import Path
 
 from given.engine import open_engine
-from weft.model.input import TextInput
+from weft.model.input import SessionInput, TextInput
+from weft.provider.scripted import Say
 from weft.tui.chat import SLICE_ITEMS, Chat, ChatSetup
 from weft.tui.commands import run_command
-from weft.tui.view import Item, NoticeItem
+from weft.tui.view import AnswerItem, Item, NoticeItem
 
 COUNT = 90
 
@@ -40,10 +41,37 @@ class RecordingScreen:
         pass
 
 
-async def test_a_large_output_is_shown_in_slices_between_key_presses(tmp_path: Path) -> None:
-    async def to_parts(text: str, _: str | None) -> tuple[TextInput, ...]:
-        return (TextInput(text=text),)
+class HastyScreen(RecordingScreen):
+    """A `ChatScreen` at which a prompt is typed at once, before the session is there."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_answered = asyncio.Event()
+
+    async def run(self, chat: Chat) -> None:
+        chat.submit("hello")
+        await self._is_answered.wait()
+
+    async def show(self, items: list[Item], chat: Chat) -> None:
+        await super().show(items, chat)
+        if any(isinstance(item, AnswerItem) for item in items):
+            self._is_answered.set()
+
+
+async def to_parts(text: str, _: str | None) -> tuple[TextInput, ...]:
+    return (TextInput(text=text),)
+
+
+async def test_what_is_typed_while_a_session_is_opened_is_sent_to_it() -> None:
+    setup = ChatSetup(now=lambda: 1, run_command=run_command, to_parts=to_parts, to_resume=str)
+    async with open_engine([Say(text="Hello.")]) as engine:
+        session = await engine.api.create_session(SessionInput(title="Mine"))
+        await Chat(engine.api, HastyScreen(), setup).run(session)
+        assert [each.id for each in await engine.api.list_sessions()] == [session.id]
+        assert len(await engine.api.list_messages(session.id)) == 2
+
+
+async def test_a_large_output_is_shown_in_slices_between_key_presses(tmp_path: Path) -> None:
     setup = ChatSetup(now=lambda: 1, run_command=run_command, to_parts=to_parts, to_resume=str)
     async with open_engine(tmp_path) as engine:
         screen = RecordingScreen()

@@ -17,6 +17,7 @@ from weft.api import Api
 from weft.local.open import OpenOptions, open_directory
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say, Think, UseTool, Wait
+from weft.tui.full.widgets import SearchField
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "terminal"
 STORES_GOLDEN = bool(os.environ.get("WEFT_GOLDEN"))  # tests see no such variables
@@ -104,6 +105,10 @@ async def test_the_transcript_is_browsed_folded_searched_and_copied(tmp_path: Pa
         assert "▌ A bold word." in terminal.get_screen()
         await terminal.type("n")
         assert "▌ A bold word." in terminal.get_screen()  # the only place
+        await terminal.type("/")
+        terminal.app.query_one(SearchField).value = "velvet"
+        terminal.app.press("enter")  # before Textual has told what was typed
+        await terminal.wait_for("'velvet' was not found")
         await terminal.type("y")
         await terminal.wait_for("copied 1 line: OSC 52")
         await terminal.type("Y")

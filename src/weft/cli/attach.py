@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from weft.cli.arguments import add_choice, add_continuation, add_full
-from weft.cli.exit import ExitCode
-from weft.cli.outcome import RunOutcome, RunTally
+from weft.cli.exit import EXIT_CODES, ExitCode, to_exit_code
+from weft.cli.outcome import RunOutcome, RunTally, to_failure_code
 from weft.cli.output import Paint, sanitize
 from weft.cli.prompt import check_session_options, choose_or_create_session, parse_model
 from weft.cli.questions import PendingQuestions, read_line
@@ -60,6 +60,7 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="begin a session in this git workspace of the nodes, with a checkout of its own",
     )
+    parser.epilog = f"With piped input, the code is that of the first line that failed.\n\n{EXIT_CODES}"
 
 
 def attach(args: argparse.Namespace) -> int:
@@ -162,8 +163,9 @@ class AttachConsole:
         self._model = model
         self._agent = agent
         self._variant = variant
-        self._code = ExitCode.DONE
-        self._has_ended = False
+        self._code: int = ExitCode.DONE
+        self._awaited = ""  # "shell" or "prompt", while a run that was begun here is not over
+        self._has_ended = self._has_left = False
         self._paint = Paint(sys.stderr)
         self._session: SessionID | None = None
         self._descendants = SessionDescendants(SessionID(""))
@@ -177,7 +179,10 @@ class AttachConsole:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def talk(self, session: SessionInfo | None) -> int:
-        """Talk to a session, or to a new one, until the input ends. Return `REFUSED` if an agent still waits for an answer then."""
+        """Talk to a session, or to a new one, until the input ends. Return the exit code of the first line that failed.
+
+        It is `REFUSED` if an agent still waits for an answer then.
+        """
         events = self._api.events()
         if session is not None:
             await self._show_session(session)
@@ -205,7 +210,7 @@ class AttachConsole:
                 if not await self._handle(typed.strip()):
                     return
             except WeftError as error:
-                self._print_error(error)
+                self._fail(error)
         self._has_ended = True
         self._leave_if_asked()
         await self._idle.wait()  # piped input is answered before we leave
@@ -213,9 +218,10 @@ class AttachConsole:
     def _leave_if_asked(self) -> None:
         """Leave if the agent asks something and no line can answer it any more. The request waits on the server."""
         request = self._pending.first_id
-        if not self._has_ended or request is None or self._code == ExitCode.REFUSED:
+        if not self._has_ended or request is None or self._has_left:
             return
-        self._code = ExitCode.REFUSED
+        self._has_left = True
+        self._keep_code(ExitCode.REFUSED)
         self._print("\nnobody is here to answer; the agent waits on the server")
         self._print(f"  continue: weft attach {self._api.url} -s {self._session}")
         self._idle.set()
@@ -250,6 +256,7 @@ class AttachConsole:
         await self._api.check_prompt(prompt)
         session = self._session or await self._create_session()
         self._idle.clear()
+        self._awaited = "shell" if is_shell else "prompt"
         try:
             if is_command:
                 model = f"{self._model.provider_id}/{self._model.model_id}" if self._model else None
@@ -281,7 +288,7 @@ class AttachConsole:
                 await work
             except WeftError as error:
                 self._idle.set()
-                self._print_error(error)
+                self._fail(error)
 
         assert self._tasks is not None, "it is set before anything is typed"
         self._tasks.create_task(run())
@@ -371,13 +378,29 @@ class AttachConsole:
     def _finish_run(self) -> None:
         answer = self._transcript.newest_answer()
         message = self._transcript.find(answer.id) if answer else None
+        failure = self._tally.failure
         if message is not None:
-            self._screen.end(RunOutcome(answer=message, tally=self._tally))
+            outcome = RunOutcome(answer=message, tally=self._tally)
+            self._screen.end(outcome)
+            failure = failure or outcome.error
+            if self._awaited == "prompt":  # a shell command ends with a call, which says nothing
+                self._keep_code(outcome.code)
+        if self._awaited and failure is not None:
+            self._keep_code(to_failure_code(failure))
+        self._awaited = ""
         self._screen, self._tally = TextScreen(), RunTally(self._tally.session)
         self._idle.set()
         self._print_prompt()
 
+    def _keep_code(self, code: int) -> None:
+        """Remember how the first line that failed ended."""
+        self._code = self._code or code
+
     # --- output ---
+
+    def _fail(self, error: WeftError) -> None:
+        self._keep_code(to_exit_code(error))
+        self._print_error(error)
 
     def _print_prompt(self) -> None:
         if self._idle.is_set() and sys.stdin.isatty():

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.cli.arguments import add_choice, add_continuation, add_full, add_place
-from weft.cli.chat_screen import check_full_screen, is_dumb, make_chat_screen
+from weft.cli.chat_screen import check_full_screen, hold_input, is_dumb, make_chat_screen
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, sanitize
 from weft.cli.prompt import check_session_options, choose_or_create_session, make_mention_scope, parse_model
@@ -137,9 +137,11 @@ async def talk(
         variant=args.variant,
         make_screen=None if args.ax or is_dumb() else make_screen,
     )
-    chat = Chat(api, await make_screen(args.full), setup)
-    notices.show = chat.note
-    await chat.run(session)
+    with hold_input(sys.stdin.fileno(), plain=setup.make_screen is None) as typed:
+        chat = Chat(api, await make_screen(args.full), setup)
+        *chat.early, chat.draft = typed.split("\n")
+        notices.show = chat.note
+        await chat.run(session)
     notices.show = print_notice
     if chat.is_full:
         print_last_answer(chat)

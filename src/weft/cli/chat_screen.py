@@ -6,10 +6,14 @@ import asyncio
 import gc
 import json
 import os
+import re
 import shlex
 import sys
+import termios
+from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from tty import CC, IFLAG, LFLAG
+from typing import TYPE_CHECKING, Final
 
 from weft.cli.output import Paint
 from weft.errors import InvalidInputError, MissingPackageError
@@ -31,6 +35,48 @@ UI_COMMAND = "weft ui"
 UI_EXTRA = "weft[ui]"
 MAX_THEME_BYTES = 1 << 18
 LIGHT_BACKGROUNDS = ("7", "15")
+MAX_TYPED_BYTES: Final = 65_536
+ESCAPE_SEQUENCES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?")
+
+
+@contextmanager
+def hold_input(fd: int, *, plain: bool = False) -> Iterator[str]:
+    """Yield what was typed before a screen is there. What is typed from now on waits for the screen, and is not echoed.
+
+    Without a screen, the terminal edits lines, and turns Enter into a line end, which is Ctrl-J to a screen. With `plain`, that is wanted.
+    """
+    if plain:
+        yield ""
+        return
+    before = termios.tcgetattr(fd)
+    held = termios.tcgetattr(fd)
+    held[LFLAG] &= ~(termios.ICANON | termios.ECHO)
+    held[IFLAG] &= ~termios.ICRNL
+    typed = b""
+    try:
+        held[CC][termios.VMIN], held[CC][termios.VTIME] = 0, 0  # reading does not wait
+        termios.tcsetattr(fd, termios.TCSANOW, held)
+        while piece := os.read(fd, MAX_TYPED_BYTES):
+            typed += piece
+        held[CC][termios.VMIN] = 1
+        termios.tcsetattr(fd, termios.TCSANOW, held)
+        text = ESCAPE_SEQUENCES.sub("", typed.decode(errors="replace").replace("\r", "\n"))
+        yield "".join(each for each in text if each.isprintable() or each in "\n\t")
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def lend_terminal(fd: int) -> Iterator[None]:
+    """Let another program have a terminal that edits lines and echoes them, as a shell hands it over."""
+    before, lent = termios.tcgetattr(fd), termios.tcgetattr(fd)
+    lent[LFLAG] |= termios.ICANON | termios.ECHO
+    lent[IFLAG] |= termios.ICRNL
+    termios.tcsetattr(fd, termios.TCSADRAIN, lent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
 def is_dumb() -> bool:
@@ -74,8 +120,8 @@ async def make_chat_screen(
         gc.freeze()
     from weft.config.schema import get_default_keybinds  # noqa: PLC0415  only the full screen needs them
     from weft.host.terminal import run_with_input  # noqa: PLC0415  only the full screen copies
-    from weft.tui.full.app import FullSettings  # noqa: PLC0415  inline mode needs no Textual
     from weft.tui.full.screen import FullScreen  # noqa: PLC0415  inline mode needs no Textual
+    from weft.tui.full.settings import FullSettings  # noqa: PLC0415  inline mode needs no Textual
 
     for name in ("COLUMNS", "LINES"):
         # Textual prefers these to the real size of the terminal, and a shell that exports them does not update them.
@@ -105,7 +151,9 @@ async def run_editor(path: str) -> None:
     from weft.host.terminal import NO_SUCH_PROGRAM, run_in_terminal  # noqa: PLC0415  few prompts are edited
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    if await run_in_terminal([*shlex.split(editor), path]) == NO_SUCH_PROGRAM:
+    with lend_terminal(sys.__stdin__.fileno() if sys.__stdin__ is not None else 0):
+        code = await run_in_terminal([*shlex.split(editor), path])
+    if code == NO_SUCH_PROGRAM:
         raise InvalidInputError("EDITOR", f"there is no program {editor!r}", hint="set VISUAL or EDITOR")
 
 

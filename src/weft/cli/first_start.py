@@ -32,13 +32,19 @@ def offer_models(env: Mapping[str, str], problem: NoModelError) -> str:
     models = [DEMO_MODEL, *find_local_models(env)]
     for line in to_lines(models, list_stored_logins(paths)):
         print(line, file=sys.stderr)
-    print("choose a number, or press Enter to leave: ", end="", file=sys.stderr, flush=True)
-    typed = sys.stdin.readline().strip()
-    if not typed.isdecimal() or not 1 <= int(typed) <= len(models):
-        raise problem
-    chosen = models[int(typed) - 1]
-    store_choice(paths, chosen)
-    return chosen
+    while typed := _ask("choose a number, or press Enter to leave: "):
+        if typed.isdecimal() and 1 <= int(typed) <= len(models):
+            chosen = models[int(typed) - 1]
+            store_choice(paths, chosen)
+            return chosen
+        print(f"{sanitize(typed)!r} is not a number of the list", file=sys.stderr)
+    raise problem
+
+
+def _ask(question: str) -> str:
+    """Return the line that is typed; empty at the end of the input."""
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
 
 
 def to_lines(models: list[str], logins: Iterable[str]) -> Iterable[str]:
@@ -46,7 +52,11 @@ def to_lines(models: list[str], logins: Iterable[str]) -> Iterable[str]:
     paint = Paint(sys.stderr)
     yield paint.bold("No model has a key yet. What can be done now:")
     for number, model in enumerate(models, 1):
-        about = "a scripted demo, offline" if model == DEMO_MODEL else "on this machine"
+        about = (
+            "a scripted demo, offline; weft demo shows it in a scratch repository"
+            if model == DEMO_MODEL
+            else "on this machine"
+        )
         yield f"  {number}  {sanitize(model)}  {paint.dim(about)}"
     names = ", ".join(sanitize(name) for name in logins)
     if names:

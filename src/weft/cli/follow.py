@@ -147,7 +147,7 @@ async def follow(
 
     async def show() -> None:
         async with open_tasks() as tasks:
-            questions = _make_questions(api, tasks) if interactive else None
+            questions = _make_questions(api, tasks, is_local=not attached) if interactive else None
             auto_reject = AutoReject(api, tasks) if attached and not interactive else None
             async for event in _show_until_idle(events, session.id, screen, tally):
                 if questions is not None:
@@ -179,10 +179,10 @@ async def follow(
     return outcome.code
 
 
-def _make_questions(api: Api, tasks: asyncio.TaskGroup) -> TerminalQuestions:
+def _make_questions(api: Api, tasks: asyncio.TaskGroup, *, is_local: bool) -> TerminalQuestions:
     from weft.cli.questions import TerminalQuestions  # noqa: PLC0415  only a person is asked
 
-    return TerminalQuestions(api, tasks)
+    return TerminalQuestions(api, tasks, is_local=is_local)
 
 
 async def _show_until_idle(

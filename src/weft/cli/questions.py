@@ -31,11 +31,12 @@ MAX_LINE_BYTES = 65_536
 class TerminalQuestions:
     """Asks the person at the terminal, one question at a time, in `tasks`.
 
-    A question that is answered elsewhere is withdrawn.
+    A question that is answered elsewhere is withdrawn. `is_local` says that the rules are those of this machine.
     """
 
-    def __init__(self, api: Api, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, api: Api, tasks: asyncio.TaskGroup, *, is_local: bool = True) -> None:
         self._api = api
+        self._is_local = is_local
         self._tasks = tasks
         self._lock = asyncio.Lock()
         self._question_tasks: dict[str, asyncio.Task[None]] = {}
@@ -65,7 +66,7 @@ class TerminalQuestions:
         async with self._lock:
             from weft.tui.dialog import to_reply  # noqa: PLC0415  few runs ask, and it loads what draws
 
-            reply, message, terms = to_reply(await ask(format_permission(request)))
+            reply, message, terms = to_reply(await ask(format_permission(request, is_local=self._is_local)))
         self._question_tasks.pop(request.id, None)
         with suppress(NotFoundError):  # somebody else has answered it
             await self._api.reply_permission(request.id, reply, message=message, grant=terms)
@@ -107,12 +108,13 @@ async def read_line() -> str:
         loop.remove_reader(fd)
 
 
-def format_permission(request: PermissionRequest) -> list[str]:
+def format_permission(request: PermissionRequest, *, is_local: bool = True) -> list[str]:
     """Return a permission request as text, as the terminal's dialog shows it, and the possible answers."""
     from weft.tui.dialog import MAX_DIFF_LINES, render_details  # noqa: PLC0415  few runs ask, and it loads what draws
     from weft.tui.text import to_plain_text  # noqa: PLC0415  the same
 
-    details = render_details(request, shutil.get_terminal_size().columns, limit=MAX_DIFF_LINES)
+    width = shutil.get_terminal_size().columns
+    details = render_details(request, width, limit=MAX_DIFF_LINES, is_local=is_local)
     first, *rest = to_plain_text(details).split("\n")
     lasting = ", [a]lways, for this [t]urn or [p]roject," if request.always else ","
     answers = f"  allow [o]nce{lasting} or [r]eject (and say what instead)? "
@@ -133,7 +135,7 @@ def format_question(question: Question) -> list[str]:
 
 
 class PendingQuestions:
-    """The questions of agents that are still open. The next line that is typed answers the first one."""
+    """The questions of agents on a server that are still open. The next line that is typed answers the first one."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -173,7 +175,7 @@ class PendingQuestions:
         if request is None:
             return
         lines = (
-            format_permission(request)
+            format_permission(request, is_local=False)
             if isinstance(request, PermissionRequest)
             else format_question(request.questions[len(self._answers)])
         )

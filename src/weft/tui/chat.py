@@ -33,6 +33,7 @@ from weft.tui.dialog import (
     to_answers,
     to_reply,
 )
+from weft.tui.overview import WatchedChild
 from weft.tui.paste import Pastes, read_image
 from weft.tui.render import LiveContext, RenderOptions, render_live, render_status
 from weft.tui.text import Line
@@ -58,7 +59,7 @@ NOTHING_RUNS: Final = "nothing is running; Ctrl-D leaves"
 class ChatScreen(Protocol):
     """Shows a conversation and reads what is typed.
 
-    * `run` reads input and hands it to the chat until the person leaves.
+    * `run` reads input and hands it to the chat until the person leaves. It begins with `Chat.early` and `Chat.draft`.
     * `show` prints settled items, each once. `refresh` draws the live region again.
     * `set_draft` puts text into an empty prompt. `leave` makes `run` return.
     * A screen that `is_full` shows `Chat.items` itself, so that `show` only says that there are new ones. A screen that is not
@@ -102,18 +103,6 @@ class ChatSetup(Struct, frozen=True, kw_only=True):
     make_screen: Callable[[bool], Awaitable[ChatScreen]] | None = None
 
 
-class WatchedChild:
-    """A child session that is shown beside its parent: its view, and the items that have settled."""
-
-    def __init__(self, session: SessionInfo) -> None:
-        self.view = SessionView(session.id)
-        self.view.set_session(session)
-        self.items: list[Item] = []
-
-    def settle(self) -> None:
-        self.items += self.view.take_settled()
-
-
 class Chat:
     """A conversation with one session at a time. The session is created with the first prompt."""
 
@@ -131,7 +120,8 @@ class Chat:
         self.sizes: dict[str, int] = {}
         self._knows_sizes = False
         self.budget = ""
-        self.draft = ""  # what was typed when the screen was changed
+        self.draft = ""  # what was typed before the screen was there
+        self.early: list[str] = []  # the lines of it that Enter has ended
         self.pastes = Pastes()
         self.items: list[Item] = []  # everything that was shown of this session
         self.watched: WatchedChild | None = None
@@ -143,6 +133,7 @@ class Chat:
         self._answers: dict[str, list[tuple[str, ...]]] = {}  # to the first questions of a request
         self._dirty = asyncio.Event()
         self._sending = asyncio.Lock()
+        self._is_open = asyncio.Event()  # what is typed is for the session that is shown
         self._showing = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
         self._pending: set[asyncio.Task[None]] = set()
@@ -154,14 +145,20 @@ class Chat:
             self._tasks = tasks
             background = [tasks.create_task(self._follow(events)), tasks.create_task(self._draw())]
             background.append(tasks.create_task(self._guard(self._read_settings())))
-            if session is not None:
-                background.append(tasks.create_task(self._guard(self.open(session))))
+            background.append(tasks.create_task(self._guard(self._begin(session))))
             try:
                 await self._run_screens()
             finally:
                 for task in (*background, *self._pending):
                     task.cancel()
         await self._show_settled()
+
+    async def _begin(self, session: SessionInfo | None) -> None:
+        try:
+            if session is not None:
+                await self.open(session)
+        finally:
+            self._is_open.set()
 
     async def _run_screens(self) -> None:
         """Run the screen, and then the other one as often as the person changes between them."""
@@ -230,7 +227,8 @@ class Chat:
         """Return the live region: the open request, or what is going on."""
         match self.request:
             case PermissionRequest() as permission:
-                lines = render_permission(permission, width, scopes=self.setup.scopes)
+                is_local = not self.setup.is_remote
+                lines = render_permission(permission, width, scopes=self.setup.scopes, is_local=is_local)
                 # The choices are at the end, and must be seen.
                 return lines[:1] + lines[1:][-(height - 1) :] if len(lines) > height else lines
             case QuestionRequest() as question:
@@ -328,6 +326,7 @@ class Chat:
         await self.api.abort(session)
 
     async def _send(self, text: str) -> None:
+        await self._is_open.wait()
         if text.startswith("/") and await self.setup.run_command(self, text):
             return
         try:
@@ -412,6 +411,7 @@ class Chat:
 
     def forget_session(self) -> None:
         """Begin another session with the next prompt."""
+        self._items += self.view.take_settled() if self.view is not None else []  # they are not printed yet
         self.session = self.view = self.watched = self._oldest = None
         self.items = []
         self.queue.clear()

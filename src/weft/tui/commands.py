@@ -42,11 +42,16 @@ async def run_command(chat: Chat, text: str) -> bool:
     name, _, words = text[1:].partition(" ")
     command = COMMANDS.get(name)
     if command is not None:
+        if command.run not in (change_screen, leave):  # nothing is printed by these
+            chat.add(LinesItem(lines=[[], [("dim", f"> {squash(text)}")]]))
         await command.run(chat, words.strip())
         return True
     if "/" in name or not name:
         return False
-    await chat.api.get_command(name)
+    try:
+        await chat.api.get_command(name)
+    except NotFoundError as error:
+        raise NotFoundError("command", name, hint="/help lists all of them") from error
     await chat.send_command(name, words.strip())
     return True
 
@@ -96,7 +101,7 @@ async def resume(chat: Chat, words: str) -> None:
         sessions = await chat.api.list_sessions()
         found = [each for each in sessions if each.id.startswith((words, f"ses_{words}"))]
         if len(found) != 1:
-            raise NotFoundError("session", words)
+            raise NotFoundError("session", words, hint="/sessions lists them")
         session = found[0]
     chat.note(f"{session.title} · {session.id}")
     await chat.open(session)
@@ -154,7 +159,8 @@ def _write_new(name: str, content: bytes) -> str:
         with open(path, "xb") as file:
             file.write(content)
     except OSError as error:
-        raise InvalidInputError("file", f"{path!r} cannot be written: {error.strerror}") from error
+        problem = f"{path!r} cannot be written: {error.strerror}"
+        raise InvalidInputError("file", problem, hint="/export FILE names another") from error
     return path
 
 
@@ -292,8 +298,12 @@ async def choose_agent(chat: Chat, words: str) -> None:
         )
         chat.note("/agent NAME chooses one")
         return
-    if words not in {each.name for each in agents if each.mode != "subagent"}:
-        raise NotFoundError("agent", words)
+    names = [each.name for each in agents if each.mode != "subagent"]
+    if words not in names:
+        if words in {each.name for each in agents}:
+            hint = f"@{words} in a prompt hands it a task"
+            raise InvalidInputError("agent", f"{words} works for other agents only", hint=hint)
+        raise NotFoundError("agent", words, hint=f"there are: {', '.join(names)}")
     chat.agent = words
     chat.note(f"the next prompt is for the agent {words}")
 
@@ -316,7 +326,7 @@ async def list_variants(chat: Chat) -> list[str]:
 async def choose_variant(chat: Chat, words: str) -> None:
     variants = await list_variants(chat)
     if words and words not in variants:
-        raise NotFoundError("variant", words)
+        raise NotFoundError("variant", words, hint=f"there are: {', '.join(variants) or 'none'}")
     chat.variant = words or None
     name = chat.get_model()
     available = ", ".join(variants) or "none"

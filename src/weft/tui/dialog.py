@@ -96,18 +96,25 @@ def is_answer(question: Question, typed: str) -> bool:
 # --- lines ---
 
 
-def render_permission(request: PermissionRequest, width: int, *, scopes: bool = True) -> list[Line]:
+def render_permission(
+    request: PermissionRequest, width: int, *, scopes: bool = True, is_local: bool = True
+) -> list[Line]:
     """Return a permission request as text: each part of it, why it is asked, and the numbered choices."""
-    details = render_details(request, width, limit=MAX_DIFF_LINES)
+    details = render_details(request, width, limit=MAX_DIFF_LINES, is_local=is_local)
     return [*details, *render_choices(request, width, scopes=scopes)]
 
 
-def render_details(request: PermissionRequest, width: int, *, limit: int) -> list[Line]:
-    """Return each part of a permission request, and why it is asked, with at most `limit` lines of a diff."""
+def render_details(
+    request: PermissionRequest, width: int, *, limit: int, is_local: bool = True
+) -> list[Line]:
+    """Return each part of a permission request, and why it is asked, with at most `limit` lines of a diff.
+
+    `is_local` says that the rules are those of this machine, which `weft permission explain` reads.
+    """
     lines: list[Line] = [[("bold ansiyellow", "? "), ("bold", f"Allow {squash(request.permission)}?")]]
     for pattern in request.patterns:
         lines += wrap([("", sanitize(pattern))], width, first=[("ansiyellow", "  • ")], rest=[("", "    ")])
-    for fact in _list_facts(request.metadata):
+    for fact in _list_facts(request.metadata, is_local=is_local):
         lines += wrap([("dim", fact)], width, first=[("", "    ")], rest=[("", "    ")])
     diff = request.metadata.get("diff")
     if isinstance(diff, str) and diff.strip():
@@ -124,13 +131,17 @@ def render_choices(request: PermissionRequest, width: int, *, scopes: bool = Tru
     ]
 
 
-def _list_facts(metadata: Mapping[str, Any]) -> Iterator[str]:
+def _list_facts(metadata: Mapping[str, Any], *, is_local: bool) -> Iterator[str]:
     for key, introduction in FACTS.items():
         values = metadata.get(key)
         if isinstance(values, list | tuple) and values:
             yield f"{introduction}: {', '.join(sanitize(str(value)) for value in values)}"
     if not metadata.get("why"):
-        yield f"{FACTS['why']}: your rules ask for it (weft permission explain says which)"
+        here, there = (
+            "your rules ask for it (weft permission explain says which)",
+            "the server's rules ask for it",
+        )
+        yield f"{FACTS['why']}: {here if is_local else there}"
     for key in ("command", "filepath", "url", "description"):
         value = metadata.get(key)
         if isinstance(value, str) and value:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from weft.model.diff import FileDiff
 from weft.model.display import format_count, sanitize
 from weft.tui.render import squash
-from weft.tui.text import Fragment, Line, cut, measure
+from weft.tui.text import Fragment, Line, cut, measure, take
 
 CONTEXT_LINES: Final = 3
 # Below this width the old lines are shown above the new ones.
@@ -16,6 +17,8 @@ MAX_ROWS: Final = 2000
 # Comparing two texts takes the square of their lengths in the worst case.
 MAX_COMPARED_LINES: Final = 5000
 NUMBER_WIDTH: Final = 4
+# A line of a generated file can be as long as the file.
+MAX_LINE_ROWS: Final = 50
 
 
 class SideBySideRow(NamedTuple):
@@ -79,40 +82,36 @@ def render_diffs(diffs: Sequence[FileDiff], width: int) -> list[Line]:
 
 
 def _render_rows(rows: Sequence[SideBySideRow], width: int) -> Iterator[Line]:
-    if width < MIN_SIDE_WIDTH:
-        yield from _render_stacked(rows, width)
-        return
-    side = (width - 3) // 2
+    is_split = width >= MIN_SIDE_WIDTH
+    side = (width - 3) // 2 if is_split else width
     for row in rows:
         if not row.old and not row.new:
             yield cut([("dim", row.before or "⋯"), ("dim", f" → {row.after}" if row.after else "")], width)
             continue
-        left = _render_side(row.old, row.before, side, style="ansired" if row.changed else "", mark="-")
-        right = _render_side(row.new, row.after, side, style="ansigreen" if row.changed else "", mark="+")
-        yield [*left, ("dim", " │ "), *right]
-
-
-def _render_side(number: int, text: str, width: int, *, style: str, mark: str) -> list[Fragment]:
-    """Return one side of a row, filled up to its width."""
-    if not number:
-        return [("", " " * width)]
-    shown = cut([(style, _clean(text))], max(width - NUMBER_WIDTH - 3, 1))
-    used = sum(measure(each) for _, each in shown)
-    space = " " * max(width - NUMBER_WIDTH - 3 - used, 0)
-    return [("dim", f"{number:>{NUMBER_WIDTH}} "), (style, f"{mark if style else ' '} "), *shown, ("", space)]
-
-
-def _render_stacked(rows: Sequence[SideBySideRow], width: int) -> Iterator[Line]:
-    for row in rows:
-        if not row.old and not row.new:
-            yield cut([("dim", row.before or "⋯"), ("dim", f" → {row.after}" if row.after else "")], width)
-        elif not row.changed:
-            yield cut([("dim", f"{row.new:>{NUMBER_WIDTH}}   {_clean(row.after)}")], width)
+        plain = "" if is_split else "dim"
+        left = _render_side(row.old, row.before, side, style="ansired" if row.changed else plain, mark="-")
+        right = _render_side(row.new, row.after, side, style="ansigreen" if row.changed else plain, mark="+")
+        if is_split:
+            for old, new in zip_longest(left, right, fillvalue=list[Fragment]()):
+                space = " " * (side - sum(measure(text) for _, text in old))
+                yield [*old, ("", space), ("dim", " │ "), *new]
         else:
-            if row.old:
-                yield cut([("ansired", f"{row.old:>{NUMBER_WIDTH}} - {_clean(row.before)}")], width)
-            if row.new:
-                yield cut([("ansigreen", f"{row.new:>{NUMBER_WIDTH}} + {_clean(row.after)}")], width)
+            yield from (*(left if row.changed else []), *right)
+
+
+def _render_side(number: int, text: str, width: int, *, style: str, mark: str) -> list[Line]:
+    """Return one side of a row, with as many lines as its text needs."""
+    if not number:
+        return []
+    head: Line = [("dim", f"{number:>{NUMBER_WIDTH}} "), (style, f"{mark if 'ansi' in style else ' '} ")]
+    room, rest = max(width - NUMBER_WIDTH - 3, 1), _clean(text)
+    lines: list[Line] = []
+    while rest or not lines:
+        piece = take(rest, room) or rest[:1]
+        is_last = len(lines) == MAX_LINE_ROWS - 1
+        lines.append([*head, *(cut([(style, rest)], room) if is_last else [(style, piece)])])
+        head, rest = [("", " " * (NUMBER_WIDTH + 3))], "" if is_last else rest[len(piece) :]
+    return lines
 
 
 def _clean(text: str) -> str:

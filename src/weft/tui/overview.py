@@ -14,7 +14,7 @@ from weft.model.session import SessionInfo, SessionTree
 from weft.model.spending import Spent, add_spent, to_step_spent
 from weft.tui.render import format_amount, format_ms, render_todos, squash
 from weft.tui.text import Line, cut, wrap
-from weft.tui.view import SessionView, find_context_share
+from weft.tui.view import Item, SessionView, find_context_share
 
 MAX_FILES: Final = 12
 MAX_TODOS: Final = 12
@@ -180,3 +180,15 @@ def render_welcome(describe: Callable[[str], str], width: int) -> list[Line]:
     for key, about in rows:
         lines += wrap([("dim", about)], width, first=[("ansigreen", f"{key:<12}")], rest=[("", " " * 12)])
     return lines
+
+
+class WatchedChild:
+    """A child session that is shown beside its parent: its view, and the items that have settled."""
+
+    def __init__(self, session: SessionInfo) -> None:
+        self.view = SessionView(session.id)
+        self.view.set_session(session)
+        self.items: list[Item] = []
+
+    def settle(self) -> None:
+        self.items += self.view.take_settled()

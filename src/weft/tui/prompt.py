@@ -185,6 +185,9 @@ class InlineScreen:
 
     async def run(self, chat: Chat) -> None:
         self._app, self._chat = self._build(chat), chat
+        while chat.early and self._buffer is not None:
+            self._buffer.text = chat.early.pop(0)
+            self._take(chat, self._buffer, queued=False)
         self.set_draft(chat.draft)
         self._app.after_render += lambda _: self._output.release()
         try:

@@ -94,8 +94,11 @@ def break_lines(lines: Iterable[Line], width: int) -> list[Line]:
 
 
 def _fit(line: Line, width: int) -> list[Line]:
-    """Return a line as it is if it fits into a width, else wrapped."""
-    return [line] if sum(measure(text) for _, text in line) <= width else wrap(line, width)
+    """Return a line as it is if it fits into a width, else wrapped, with its indent."""
+    if sum(measure(text) for _, text in line) <= width:
+        return [line]
+    text = "".join(part for _, part in line)
+    return wrap(line, width, rest=[("", " " * min(len(text) - len(text.lstrip(" ")), width // 2))])
 
 
 def squash(text: str) -> str:

@@ -49,7 +49,7 @@ def cut(line: Line, width: int) -> Line:
         return line
     left, shown = max(width - 1, 0), list[Fragment]()
     for style, text in line:
-        fitting = _take(text, left)
+        fitting = take(text, left)
         shown.append((style, fitting))
         left -= measure(fitting)
         if fitting != text:
@@ -57,7 +57,7 @@ def cut(line: Line, width: int) -> Line:
     return [*shown, ("dim", "…")] if width > 0 else []
 
 
-def _take(text: str, width: int) -> str:
+def take(text: str, width: int) -> str:
     """Return the longest start of a text that fits into a width."""
     if text.isascii():
         return text[:width]
@@ -120,7 +120,7 @@ def _split_to(word: str, room: int, later: int) -> Iterator[str]:
         yield word
         return
     while word:
-        piece = _take(word, later) or word[:1]
+        piece = take(word, later) or word[:1]
         yield piece
         word = word[len(piece) :]
 

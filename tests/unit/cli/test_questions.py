@@ -41,3 +41,5 @@ def test_a_question_about_a_directory_shows_the_command_and_the_source_of_the_ru
         "    command: touch /x/other/a",
         "  allow [o]nce, or [r]eject (and say what instead)? ",
     ]
+    # The rules of a server are not here to be explained.
+    assert format_permission(request, is_local=False)[2] == "    asked because: the server's rules ask for it"

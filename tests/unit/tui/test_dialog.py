@@ -64,6 +64,16 @@ def test_a_permission_is_shown_with_its_parts_and_reasons() -> None:
     ]
 
 
+def test_only_rules_that_are_here_are_explained_here() -> None:
+    request = replace(REQUEST, metadata={})
+    here, there = (
+        to_plain_text(render_permission(request, 90, is_local=is_local)).split("\n")[2]
+        for is_local in (True, False)
+    )
+    assert here == "    asked because: your rules ask for it (weft permission explain says which)"
+    assert there == "    asked because: the server's rules ask for it"
+
+
 def test_a_question_is_shown_with_numbers() -> None:
     request = QuestionRequest(id=QuestionID("que_1"), session_id=REQUEST.session_id, questions=(QUESTION,))
     assert to_plain_text(render_question(request, 0, 80)).split("\n") == [

@@ -25,6 +25,21 @@ def test_changed_lines_are_side_by_side() -> None:
     assert stacked[2:] == ["   1   a", "   2 - b", "   2 + B", "   3   c", "   4 + d"]
 
 
+def test_a_long_line_is_shown_to_its_end() -> None:
+    long = "x" * 50
+    diff = FileDiff(file="x.py", before="a\n", after=f"{long}\n", additions=1, deletions=1)
+    lines = ["".join(text for _, text in line).rstrip() for line in render_diffs([diff], 80)]
+    assert lines[2:] == [
+        f"   1 - a                               │    1 + {'x' * 31}",
+        f"{' ' * 39}│        {'x' * 19}",
+    ]
+    stacked = ["".join(text for _, text in line) for line in render_diffs([diff], 40)]
+    assert stacked[2:] == ["   1 - a", f"   1 + {'x' * 33}", f"       {'x' * 17}"]
+    endless = FileDiff(file="x.py", before="", after="y" * 100_000, additions=1, deletions=0)
+    *_, last = render_diffs([endless], 40)
+    assert "".join(text for _, text in last).endswith("y…")
+
+
 def test_distant_unchanged_lines_are_omitted() -> None:
     before = "\n".join(str(number) for number in range(100))
     rows = compare(before, f"x\n{before}\ny")

@@ -357,7 +357,7 @@ def test_plain_lines_are_complete_and_broken_between_words() -> None:
         "✓ Bash    a command",
         "with many words",
         "  and its long",
-        "output",
+        "  output",
     ]
     code = MarkdownBlock(kind="code", text="x = 'as long as it has to be'", language="python")
     assert "x = 'as long as it has to be'" in to_plain_text(

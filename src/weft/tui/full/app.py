@@ -2,13 +2,12 @@
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
-from msgspec import Struct
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.css.query import NoMatches
@@ -21,10 +20,10 @@ from textual.widgets import Input
 from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.session import SessionTree
 from weft.tui.chat import Chat
-from weft.tui.clipboard import RunProgram
 from weft.tui.commands import COMMANDS
 from weft.tui.complete import Suggester
 from weft.tui.dialog import render_choices, render_details
+from weft.tui.full.settings import FullSettings, KeyActions
 from weft.tui.full.widgets import (
     ChildPane,
     LinePanel,
@@ -64,33 +63,6 @@ PAGE_COMMANDS: Final[Mapping[str, str]] = {
     "/help": "help",
 }
 MAIN_ACTIONS: Final = tuple(action for action in ACTIONS if not action.startswith(("input_", "history_")))
-
-
-class FullSettings(Struct, frozen=True, kw_only=True):
-    """The theme and the keys that the configuration names, the themes of files, the history file, and who has the mouse.
-
-    With `vi`, the prompt has the keys of vi.
-
-    `run_editor` lets the person's editor change a file, `run_program` runs a program that copies.
-    """
-
-    theme: str = "weft"
-    themes: Mapping[str, Palette] = {}
-    keybinds: Mapping[str, str] = {}
-    history: str | None = None
-    mouse: bool = False
-    vi: bool = False
-    env: Mapping[str, str] = {}
-    run_editor: Callable[[str], Awaitable[None]]
-    run_program: RunProgram
-
-
-class KeyActions(Protocol):
-    """What keys do: `run` carries out an action by name, `browse` handles a key of the transcript if it means something."""
-
-    def run(self, action: str) -> None: ...
-
-    def browse(self, key: str) -> bool: ...
 
 
 class FullApp(App[None], inherit_bindings=False):
@@ -154,6 +126,9 @@ class FullApp(App[None], inherit_bindings=False):
             self.history = read_history(self.settings.history)
         for view in self.query(LineView):
             view.can_focus = view.display = False  # until there is something to show in it
+        while self.chat.early:
+            self.prompt.set_text(self.chat.early.pop(0))
+            self.submit(queued=False)
         self.prompt.set_text(self.chat.draft)
         self.give_focus(self.prompt)
         self.write(NO_FOCUS_REPORTS)  # nothing looks different without the focus, so nothing is drawn again
@@ -269,7 +244,9 @@ class FullApp(App[None], inherit_bindings=False):
         details, live = self.query_one("#details", LineView), self.query_one("#live", LinePanel)
         match self.chat.request:
             case PermissionRequest() as request:
-                lines = render_details(request, width, limit=TALL_TAIL)
+                lines = render_details(
+                    request, width, limit=TALL_TAIL, is_local=not self.chat.setup.is_remote
+                )
                 details.styles.height = min(len(lines), max(self.size.height // 3, 3))
                 details.set_lines(lines, self.palette)
                 live.set_lines(render_choices(request, width, scopes=self.chat.setup.scopes), self.palette)
@@ -577,9 +554,9 @@ class FullApp(App[None], inherit_bindings=False):
         assert self._search is not None, "it has the focus"
         self._searching = self._search.display = False
         self.give_focus(self.transcript)
-        if key != "enter":
-            self.transcript.mark("")
-        elif self.transcript.words and not self.transcript.find(forward=False):
+        # Of what was typed fast, Textual has not told us yet.
+        self.transcript.mark(self._search.value if key == "enter" else "")
+        if self.transcript.words and not self.transcript.find(forward=False):
             self.tell(f"{self.transcript.words!r} was not found")
         self.sync()
         return True
