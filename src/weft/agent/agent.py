@@ -26,6 +26,7 @@ from weft.agent.options import (
 from weft.agent.question import AnyFile, QuestionRun, apply_rules, to_parts
 from weft.agent.schema import Json
 from weft.agent.tools import serve_tools, to_custom_tools, to_tools
+from weft.api import Api
 from weft.errors import (
     ClosedError,
     InvalidInputError,
@@ -44,8 +45,7 @@ from weft.model.session import SessionChange, SessionInfo
 from weft.model.transcript import Transcript
 from weft.provider.registry import ServedModel
 
-if TYPE_CHECKING:  # for types alone: starting up is faster without the Api, and an agent on a server needs nothing of the engine
-    from weft.api import Api
+if TYPE_CHECKING:  # an agent on a server needs nothing of the engine
     from weft.local.api import LocalApi
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ def to_caller(error: WeftError) -> WeftError:
 class Host:
     """What an agent works on: an `Api`, and the parts of it that only this process has. `named` is how it was opened."""
 
-    def __init__(self, api: "Api", local: "LocalApi | None", named: str) -> None:
+    def __init__(self, api: Api, local: "LocalApi | None", named: str) -> None:
         self.api = api
         self.named = named
         self.closed = False
@@ -224,7 +224,7 @@ class Asker(ABC, Generic[T]):
         self._options = options
 
     @property
-    def api(self) -> "Api":
+    def api(self) -> Api:
         """All operations of weft: sessions, events, undo, files, sharing."""
         self._host.check_open()
         return self._host.api

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from weft.agent.agent import Agent, Conversation, Host, QuestionArguments, Stream
 from weft.agent.answer import Answer
@@ -17,12 +17,10 @@ from weft.agent.events import AnswerEvent, AnyStreamEvent
 from weft.agent.options import QuestionOptions, check_names
 from weft.agent.question import AnyFile
 from weft.agent.schema import Json
+from weft.api import Api
 from weft.errors import ClosedError
 from weft.model.ids import SessionID
 from weft.model.message import MessageWithParts
-
-if TYPE_CHECKING:  # for types alone: starting up is faster without it
-    from weft.api import Api
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -250,7 +248,7 @@ class BlockingAsker(Generic[T]):
         self._loop = loop
 
     @property
-    def api(self) -> "Api":
+    def api(self) -> Api:
         """All operations of weft, which are async: `agent.wait(agent.api.list_sessions())`."""
         return self._questions.api
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -27,6 +26,7 @@ from weft.agent.answer import (
 )
 from weft.agent.events import AnyStreamEvent, EventFold
 from weft.agent.options import QuestionOptions, describe_type
+from weft.api import Api
 from weft.client.prompt_run import PromptRun
 from weft.errors import InvalidInputError, NotFoundError
 from weft.model.event import Event, MessageUpdated, PermissionAsked, QuestionAsked, SessionFailed
@@ -41,9 +41,6 @@ from weft.model.spending import Spent, total_spent
 from weft.model.transcript import Transcript
 from weft.session.totals import count_messages
 
-if TYPE_CHECKING:  # for types alone: starting up is faster without it
-    from weft.api import Api
-
 AnyFile = str | os.PathLike[str]
 
 
@@ -51,7 +48,7 @@ class QuestionRun:
     """One prompt: its events, the requests it made, and what it cost."""
 
     def __init__(
-        self, api: "Api", session: SessionID, transcript: Transcript, options: QuestionOptions
+        self, api: Api, session: SessionID, transcript: Transcript, options: QuestionOptions
     ) -> None:
         self._api = api
         self._session = session
@@ -209,7 +206,7 @@ def measure(session: SessionInfo, messages: Sequence[MessageWithParts]) -> Spent
 
 
 @asynccontextmanager
-async def apply_rules(api: "Api", session: SessionID, rules: Ruleset | None) -> AsyncIterator[None]:
+async def apply_rules(api: Api, session: SessionID, rules: Ruleset | None) -> AsyncIterator[None]:
     """Give a session rules for one question, and then those that it had."""
     if rules is None:
         yield

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from weft.agent.options import ToolFunction
+from weft.api import Api
 from weft.client.prompt_run import stop_listening
 from weft.errors import InvalidInputError, NotFoundError, RejectedError, ToolError, WeftError
 from weft.host.tasks import open_tasks
@@ -35,9 +36,6 @@ from weft.plugin.tools import (
     to_custom_tool,
 )
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult, schema_of, to_input
-
-if TYPE_CHECKING:  # for types alone: starting up is faster without it
-    from weft.api import Api
 
 RENEW_SECONDS: Final = 15.0  # a server gives up a call that was not accepted for a minute
 WITHDRAW_SECONDS: Final = 5.0
@@ -159,7 +157,7 @@ def copy_metadata(metadata: Mapping[str, object] | None) -> dict[str, object] | 
 
 @asynccontextmanager
 async def serve_tools(
-    api: "Api",
+    api: Api,
     session: SessionID,
     functions: tuple[ToolFunction, ...],
     *,
@@ -192,7 +190,7 @@ class ToolServer:
     """Answers the calls of a session's model to the functions of this process."""
 
     def __init__(
-        self, api: "Api", session: SessionID, customs: dict[str, CustomTool], renew_seconds: float
+        self, api: Api, session: SessionID, customs: dict[str, CustomTool], renew_seconds: float
     ) -> None:
         self._api = api
         self._session = session
@@ -272,7 +270,7 @@ class ToolServer:
         return answer
 
 
-def _to_remote_context(api: "Api", request: ClientToolRequest) -> ToolCallContext:
+def _to_remote_context(api: Api, request: ClientToolRequest) -> ToolCallContext:
     def ask(permission: str, *patterns: str) -> Coroutine[Any, Any, None]:
         check_is_async("ask")
         key = secrets.token_hex(10)

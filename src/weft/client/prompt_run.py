@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from weft.api import Api
 from weft.client.abort import end_run
 from weft.errors import CursorLostError
 from weft.model.event import (
@@ -16,9 +17,6 @@ from weft.model.ids import SessionID
 from weft.model.input import PromptInput
 from weft.model.message import MessageWithParts
 from weft.model.transcript import SessionDescendants
-
-if TYPE_CHECKING:  # for types alone: starting up is faster without it
-    from weft.api import Api
 
 MAX_HEARD: Final = 256
 
@@ -33,7 +31,7 @@ async def stop_listening(events: AsyncIterator[PublishedEvent]) -> None:
 class PromptRun:
     """A prompt that was sent: its events and its answer. `missed` says that some events were lost."""
 
-    def __init__(self, api: "Api", session: SessionID, input: PromptInput) -> None:
+    def __init__(self, api: Api, session: SessionID, input: PromptInput) -> None:
         self.missed = False
         self._api = api
         self._session = session
