@@ -127,15 +127,17 @@ def _render_reasoning(item: ReasoningItem, options: RenderOptions) -> list[Line]
 
 
 def _render_call(item: CallItem, width: int) -> Iterator[Line]:
-    failed = item.error is not None
+    failed = item.error is not None or item.exit
     mark = ("ansired", "✗ ") if failed else ("ansigreen", "✓ ")
     name = squash(item.tool).capitalize().ljust(NAME_WIDTH)
     indent = "  · " if item.child else ""
     head: Line = [("dim", indent), mark, ("bold" if not item.child else "dim", name), ("", " ")]
     title = squash(item.title)
-    time = f" · {format_ms(item.ms)}" if item.ms >= _SECOND_MS else ""
-    room = width - sum(measure(text) for _, text in head) - len(time)
-    yield [*head, *cut([("" if not item.child else "dim", title)], max(room, 1)), ("dim", time)]
+    end = (f" · exit {item.exit}" if item.exit else "") + (
+        f" · {format_ms(item.ms)}" if item.ms >= _SECOND_MS else ""
+    )
+    room = width - sum(measure(text) for _, text in head) - len(end)
+    yield [*head, *cut([("" if not item.child else "dim", title)], max(room, 1)), ("dim", end)]
     if item.error is not None:
         for row in shorten(sanitize(item.error)).split("\n"):
             yield from wrap([("ansired", row)], width, first=[("", "  ")], rest=[("", "  ")])

@@ -101,12 +101,16 @@ class ReasoningItem(Struct, frozen=True, kw_only=True):
 
 
 class CallItem(Struct, frozen=True, kw_only=True):
-    """A call of a tool that has ended. `child` if a child session made it, `session` is the child session that it ran."""
+    """A call of a tool that has ended. `exit` is the code of a command that failed.
+
+    `child` if a child session made it, `session` is the child session that it ran.
+    """
 
     tool: str
     title: str
     ms: int
     error: str | None = None
+    exit: int = 0
     diff: str = ""
     output: str = ""
     child: bool = False
@@ -571,11 +575,13 @@ def to_call_item(part: ToolPart, *, child: bool = False) -> CallItem:
     assert not isinstance(state, OpenState), "only calls that have ended get here"
     diff = state.metadata.get("diff") if isinstance(state, CompletedState) else None
     session = state.metadata.get("sessionId") if isinstance(state, CompletedState) else None
+    exit = state.metadata.get("exit") if isinstance(state, CompletedState) else None
     return CallItem(
         tool=get_called_tool(part),
         title=(state.title if isinstance(state, CompletedState) else "") or make_call_title(state.input),
         ms=max(0, state.time.end - state.time.start),
         error=error,
+        exit=exit if isinstance(exit, int) else 0,
         diff=strip_diff_header(diff) if isinstance(diff, str) and diff.strip() and not child else "",
         output=strip_tags(part.tool, state.output) if isinstance(state, CompletedState) and not child else "",
         child=child,

@@ -31,6 +31,7 @@ from weft.model.message import AssistantMessage, AssistantTime
 from weft.model.part import (
     CacheTokens,
     CallTime,
+    CompletedState,
     ErrorState,
     PatchPart,
     ReasoningPart,
@@ -166,6 +167,17 @@ def test_a_call_is_open_first_and_settled_once() -> None:
     error = ErrorState(input={"filePath": "a.py"}, error="no", time=CallTime(start=1, end=3))
     view.feed(PartUpdated(part=ToolPart(**ids("A1", 4), call_id="c", tool="read", state=error)))
     assert view.take_settled() == [CallItem(tool="read", title="a.py", ms=2, error="no")]
+
+
+def test_a_command_that_failed_is_marked_with_its_exit_code() -> None:
+    view = start()
+    view.take_settled()
+    done = tool_part("A1", 3)
+    assert isinstance(done.state, CompletedState)
+    failed = replace(done, tool="bash", state=replace(done.state, metadata={"exit": 3}))
+    view.feed(PartUpdated(part=failed))
+    (item,) = view.take_settled()
+    assert to_plain_text(render_item(item, RenderOptions(width=40))).split("\n")[0] == "✗ Bash    t · exit 3"
 
 
 def test_the_calls_of_a_child_wait_for_the_end_of_the_text_and_are_counted() -> None:
