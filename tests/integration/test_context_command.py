@@ -88,9 +88,9 @@ async def test_the_tokens_of_each_part_are_listed(
         f"{repository}/AGENTS.md",
     ]
     assert f"Instructions from: {repository}/pkg/AGENTS.md\nNear." in shown
+    assert f"{PLACEHOLDER} stands for your next prompt\n\n" in shown
     assert shown.splitlines()[-1] == (
-        f"scripted/demo, agent build: about {report['total']:,} of {report['limit']:,} tokens; "
-        f"{PLACEHOLDER} stands for your next prompt"
+        f"scripted/demo, agent build: about {report['total']:,} of {report['limit']:,} tokens"
     )
 
 

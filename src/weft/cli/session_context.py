@@ -45,6 +45,9 @@ def to_lines(preview: Preview, pieces: list[ContextPiece], paint: Paint) -> Iter
         yield paint.bold(f"── {piece.section}: {sanitize(piece.name)} · {_format_count(piece)}")
         yield sanitize(piece.text)
         yield ""
+    if preview.placeholder:
+        yield paint.dim(f"{PLACEHOLDER} stands for your next prompt")
+        yield ""
     yield from to_sizes(preview, pieces, paint)
 
 
@@ -81,8 +84,7 @@ def _format_summary(preview: Preview, total: int) -> str:
     model = preview.request.model
     limit = find_usable_tokens(model, preview.request.parameters.max_output or 0)
     of_limit = f" of {limit:,}" if limit is not None else ""
-    note = f"; {PLACEHOLDER} stands for your next prompt" if preview.placeholder else ""
-    return f"{model.provider_id}/{model.id}, agent {preview.agent}: about {total:,}{of_limit} tokens{note}"
+    return f"{model.provider_id}/{model.id}, agent {preview.agent}: about {total:,}{of_limit} tokens"
 
 
 def to_report(session: SessionInfo, preview: Preview, pieces: list[ContextPiece]) -> dict[str, Any]:
