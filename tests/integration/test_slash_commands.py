@@ -153,7 +153,7 @@ async def test_typed_arguments_are_never_executed(tmp_path: Path) -> None:
         await project.run("go", typed)
 
         assert typed in await project.get_prompt_text()
-        assert "[not run: what is typed behind a command is not put into" in await project.get_prompt_text()
+        assert "[not run: the arguments of a command are not inserted into" in await project.get_prompt_text()
         assert not marker.exists()
 
 

@@ -101,7 +101,7 @@ class PendingAnswer:
         return bool(self._held)
 
     def hold(self, events: list[Event]) -> None:
-        """Keep events, and store them with the next commit. This is for events that a commit follows soon and surely."""
+        """Keep events, and store them with the next commit. Use this only if another commit is sure to follow soon."""
         self._held += events
 
     async def commit(self, events: Sequence[Event] = ()) -> None:
@@ -190,7 +190,7 @@ class AnswerQueue:
     def take(self) -> AnswerInput | StreamEnded:
         """Return the next item. There must be one.
 
-        Pieces of one text that have arrived together are returned as one, but for the first piece, which makes the part.
+        Pieces of one text that have arrived together are returned as one, except the first piece, which creates the part.
         """
         items = self._items
         item = items.popleft()
@@ -231,10 +231,10 @@ async def record_failure(
     failure: AnyFailure,
     unanswered_step: ModelStep | None,
 ) -> WeftError | None:
-    """Store why a run failed: in the answer that it left open, and in a new answer to the prompt of `unanswered_step` if that is another.
+    """Store why a run failed: in the answer that it left open, and in a new answer to another prompt that has none.
 
-    If there is neither, only publish the failure. Return the error if the failure could not be stored. OpenCode only sends an
-    event, and returns whichever message is last.
+    That prompt is the one of `unanswered_step`. If there is neither, only publish the failure. Return the error if the failure
+    could not be stored. OpenCode only sends an event, and returns whichever message is last.
     """
     open_answer = find_open_answer(transcript.messages())
     failed = SessionFailed(session_id=session.id, error=failure)
@@ -246,12 +246,12 @@ async def record_failure(
     try:
         if open_answer is not None:
             await _end_answer(runtime, transcript, open_answer, failure)
-        # A prompt that came in while another was being answered is waited for, too.
+        # Its sender waits for an answer, too, if the prompt came in while another one was being answered.
         if unanswered_step is not None and (
             open_answer is None or open_answer.parent_id != unanswered_step.prompt.id
         ):
             await PendingAnswer(runtime, session, transcript, unanswered_step).fail(failure)
-        with suppress(StoreError):  # it is counted the next time
+        with suppress(StoreError):  # the next run counts the cost
             await update_ledger(
                 runtime.journal, session.id, [message.info for message in transcript.messages()]
             )
@@ -264,11 +264,13 @@ async def record_failure(
 async def _end_answer(
     runtime: Runtime, transcript: Transcript, answer: AssistantMessage, failure: AnyFailure
 ) -> None:
-    """End an answer with a failure. Its open parts stay: the journal may still store what they grew by, and the next opening
-    of the session settles them; with other nodes the run does so, when the journal has."""
+    """End an answer with a failure, and leave its open parts open: the journal may still have to store some of their text.
+
+    They are settled when the session is next opened. With other nodes, the run settles them as soon as the text is stored.
+    """
 
     def end(stored: AnyMessage) -> AnyMessage:
-        # The write that failed may have been done all the same: then the answer is whole, and has its cost.
+        # The write may have succeeded although it raised. Then the answer is complete, and has its cost.
         if not isinstance(stored, AssistantMessage) or stored.time.completed is not None:
             return stored
         time = replace(stored.time, completed=max(runtime.clock.now(), stored.time.created))

@@ -40,7 +40,7 @@ SHELL_TOOL = "bash"
 INSERTION_TIMEOUT_MS = 60_000
 MAX_CONCURRENT_INSERTIONS = 4
 ARGUMENTS_NOT_INSERTED = (
-    "[not run: what is typed behind a command is not put into the shell commands of its template]"
+    "[not run: the arguments of a command are not inserted into the shell commands of its template]"
 )
 
 

@@ -142,9 +142,9 @@ def _describe(loop: CallLoop) -> str:
     match loop.kind:
         case "calls":
             what = "the same call" if loop.length == 1 else f"the same {loop.length} calls"
-            return f"you have made {what} {loop.times - 1} times, and it brought nothing new."
+            return f"you have made {what} {loop.times - 1} times without progress."
         case "invalid":
-            return f"your last {loop.times - 1} calls could not be read or name no tool there is."
+            return f"your last {loop.times - 1} calls could not be read, or named a tool that does not exist."
         case "failures":
             return f"your last {loop.times - 1} calls have all failed."
         case "words":

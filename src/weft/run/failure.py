@@ -86,7 +86,7 @@ def _make_metadata(error: ProviderError) -> dict[str, str]:
 def _with_advice(error: ProviderError) -> str:
     """Return the message, followed by what the reader can do: the hint, or how long to wait."""
     minutes = -(-(error.wait_ms or 0) // MINUTE_MS)
-    wait_advice = f"it asks to be left alone for {minutes} minutes" if minutes > 1 else ""
+    wait_advice = f"it asks you to wait {minutes} minutes" if minutes > 1 else ""
     advice = [each for each in (error.hint, wait_advice) if each]
     return f"{error} ({'; '.join(advice)})" if advice else str(error)
 

@@ -221,7 +221,7 @@ def _iterate_references(node: Any) -> Iterator[str]:
         yield from _iterate_references(child)
 
 
-VALUE_ACCEPTED = "The value was taken."
+VALUE_ACCEPTED = "The value was accepted."
 
 
 class HandedValue(Struct, frozen=True, kw_only=True):
@@ -242,7 +242,7 @@ def check_handed_value(call: CallStarted, format: JsonFormat) -> HandedValue:
         return HandedValue(outcome=done, value=value)
     message = "The value does not match the schema:\n" + "\n".join(f"- {fault}" for fault in faults)
     return HandedValue(
-        outcome=CallFailed(call_id=call.call_id, error=f"{message}\nMend it, and call {VALUE_TOOL} again.")
+        outcome=CallFailed(call_id=call.call_id, error=f"{message}\nCorrect it, and call {VALUE_TOOL} again.")
     )
 
 
@@ -319,7 +319,11 @@ def _find_reason(message: MessageWithParts, format: JsonFormat) -> str | None:
         text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
         value = from_text(format.schema, text)
         faults = [] if value is UNSET else list_faults(value, format.schema)
-        return f"its answer does not match the schema: {'; '.join(faults)}" if faults else "it ended in words"
+        return (
+            f"its answer does not match the schema: {'; '.join(faults)}"
+            if faults
+            else "its answer is not JSON"
+        )
     for part in message.parts:
         if not isinstance(part, ToolPart):
             continue

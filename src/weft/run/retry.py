@@ -15,7 +15,7 @@ MIN_WAIT_MS = 250
 MAX_RETRIES = 5
 MAX_JITTER = 0.2
 
-# Faults after which no other model is asked. A bad request is our own mistake, an overflow is cured by compaction, and a
+# Faults after which no other model is asked. A bad request is our own mistake, an overflow needs compaction, and a
 # refusal by one maker's content filter must not be bypassed with another maker's model.
 NO_FALLBACK_KINDS: frozenset[FaultKind] = frozenset({"bad-request", "overflow", "content-filter"})
 

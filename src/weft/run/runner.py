@@ -221,7 +221,7 @@ class Runner:
         ):
             raise run.storing_error
         if isinstance(answer.info, AssistantMessage) and isinstance(answer.info.error, StorageFailure):
-            # The write that failed may have been done all the same, and then the store has more than the transcript.
+            # The write may have succeeded although it raised. Then the store has more than the transcript.
             return await self._runtime.store.find_message(run.session.id, answer.info.id) or answer
         return answer
 
@@ -384,11 +384,11 @@ class Runner:
             await self._store_files(opened)
 
     async def _store_files(self, run: LeasedSession) -> None:
-        """Store the files for other nodes. If that fails, tell the person: what was done is done."""
+        """Store the files for other nodes. If that fails, warn the person: the run itself has succeeded."""
         try:
             await self._runtime.files.store(run.session, run.transcript.messages())
         except (WeftError, OSError) as error:
-            message = f"the last changes of files are not stored for other nodes: {error}"
+            message = f"the last changes to files could not be stored for other nodes: {error}"
             self._runtime.journal.announce(SessionWarned(session_id=run.session.id, message=message))
 
     async def _open_to_continue(
@@ -507,9 +507,9 @@ class Runner:
             run.settled.set()
 
     async def _settle_rest(self, run: LeasedSession) -> None:
-        """Close what the run could not close while the store failed. All that it grew by is stored now.
+        """Close the parts that the run could not close while the store failed. All their text is stored by now.
 
-        Other nodes see the answer as it is stored, and nobody may ever open the session again.
+        The next opening would close them too. But other nodes show the answer as it is stored, and it may never be opened again.
         """
         if to_settling_events(run.transcript.messages()):
             from weft.undo.evidence import settle_calls  # noqa: PLC0415  few runs fail so

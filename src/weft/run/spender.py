@@ -171,7 +171,7 @@ class Spender:
         return make_account(spent)
 
     async def _repair_ledger(self) -> SessionInfo:
-        """Count what a crash kept from being counted. Return the session as stored."""
+        """Count the cost of answers that a crash kept from being counted. Return the stored session."""
         store, messages = self._runtime.store, self._list_messages()
         session = await store.get_session(self._session.id)
         if not is_behind(session, messages):

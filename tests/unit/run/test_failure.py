@@ -28,7 +28,7 @@ def test_the_failure_quotes_the_provider_with_the_hint() -> None:
 
 
 def test_a_long_wait_requested_by_a_provider_is_stated() -> None:
-    assert failure_text("rate-limit", wait_ms=3_600_000) == "no (it asks to be left alone for 60 minutes)"
+    assert failure_text("rate-limit", wait_ms=3_600_000) == "no (it asks you to wait 60 minutes)"
     assert failure_text("rate-limit", wait_ms=12_000) == "no"
 
 

@@ -83,7 +83,7 @@ async def test_the_value_is_stored_on_the_message_and_ends_the_run() -> None:
     found = await run_schema([Say(text="I know."), use_value(ADA)], [Say(text="never asked for")])
 
     assert (found.answer.structured, found.answer.error) == (ADA, None)
-    assert found.states() == ["StructuredOutput: The value was taken."]
+    assert found.states() == ["StructuredOutput: The value was accepted."]
     assert len(found.requests) == 1
     prompt = found.messages[0].info
     assert isinstance(prompt, UserMessage)
@@ -117,7 +117,7 @@ async def test_the_model_is_told_what_is_wrong_with_a_value_and_corrects_it() ->
     assert "- $: Additional properties are not allowed ('x' was unexpected)" in first
     assert "- $.age: -1 is less than the minimum of 0" in first
     assert "- $: 'age' is a required property" in second
-    assert third == "StructuredOutput: The value was taken."
+    assert third == "StructuredOutput: The value was accepted."
 
 
 async def test_too_many_wrong_values_are_a_failure_with_the_reason() -> None:
@@ -156,7 +156,7 @@ async def test_answers_with_text_alone_fail_in_the_end() -> None:
 
     assert found.answer.error == StructureFailure(
         data=StructureData(
-            message="the model did not give the value that was asked for: it ended in words", retries=2
+            message="the model did not give the value that was asked for: its answer is not JSON", retries=2
         )
     )
     assert len(found.requests) == 3

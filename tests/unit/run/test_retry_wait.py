@@ -68,7 +68,7 @@ async def test_a_wait_beyond_the_deadline_fails_at_once_and_names_the_requested_
 
         assert isinstance(error, ApiFailure)
         assert (error.data.status_code, error.data.is_retryable) == (429, True)
-        assert error.data.message == "slow down (it asks to be left alone for 60 minutes)"
+        assert error.data.message == "slow down (it asks you to wait 60 minutes)"
         assert len(engine.provider.requests) == 1
 
 
