@@ -52,11 +52,11 @@ class Change(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, g
 
 
 class ChainEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One write. `time` is that of the write (ms).
+    """One write, made at `time` (ms).
 
-    With `created` the session began with it, so that the chain knows all its documents. `outside` is the time of the session's
-    document (ms) if the writer found that somebody else, such as OpenCode, had written it since. A `repair` was made by
-    maintenance.
+    `created` says that this write created the session, so that the chain knows all its documents. `outside` is the time of the
+    session's document (ms) if the writer found that another program, such as OpenCode, had written it since the entry before.
+    `repair` says that maintenance made the write.
     """
 
     time: int
@@ -91,8 +91,8 @@ def digest_document(value: Any) -> str:
     return _digest(encode(value))
 
 
-_EMPTY = sha256()  # to copy it takes less time than to make a new one
-# A digest and this byte have as many bits as a whole number of characters in base64.
+_EMPTY = sha256()  # copying it is faster than making a new one
+# A digest and this byte are 33 bytes, which base64 turns into exactly 44 characters. The last of these is cut off.
 _FILLER = b"\0"
 _FILLED_CHARS = DIGEST_CHARS + 1
 
@@ -102,7 +102,7 @@ def _digest(document: bytes) -> str:
 
 
 def _digest_all(documents: Iterable[bytes]) -> list[str]:
-    """Return the digest of each document. They are made readable all at once, which takes a fifth of doing so one by one."""
+    """Return the digest of each document in base64. One call encodes them all, which takes a fifth of the time of one call for each."""
     copy = _EMPTY.copy
     found: list[bytes] = []
     for document in documents:
@@ -116,7 +116,7 @@ def _digest_all(documents: Iterable[bytes]) -> list[str]:
 
 def encode_documents(events: Iterable[Durable]) -> list[bytes]:
     """Return the encoded document of each event that puts one. The entry of any other event is meaningless."""
-    # There are many of these two. A pattern asks `isinstance`, which takes as long as encoding if the answer is no.
+    # These two are by far the most frequent. A `match` would call `isinstance`, which takes as long as encoding if it returns False.
     values = [
         event.part
         if type(event) is PartUpdated
@@ -260,9 +260,9 @@ def to_line(hash: bytes, body: bytes) -> bytes:
 class ChainLines(Struct, frozen=True):
     """A chain as it is stored: a line for each entry.
 
-    `head` is the number and the hash of the last entry as they are stored elsewhere, if a store keeps them twice. While a write
-    is `unfinished`, documents and chain may disagree until the next writer finishes it. A store that is `shared` is also written by
-    programs that keep no chain. `owner` is the principal whose name readers of the session's document do not see.
+    `head` is the number and the hash of the last entry as they are stored elsewhere, if a store keeps them twice. `unfinished` says
+    that a write was interrupted: documents and chain may disagree until the next writer finishes it. `shared` says that programs
+    which keep no chain also write to the store. `owner` is the principal that the session's document names, which its readers are not shown.
     """
 
     lines: Sequence[bytes]

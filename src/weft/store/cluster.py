@@ -68,7 +68,7 @@ class DeliveryState(NamedTuple):
 
 
 class InboxStore(Protocol):
-    """The inbox of a store, for those who want something of a session. A principal has one that contains its own sessions only.
+    """The inbox of a store, for callers that want something done in a session. A principal's inbox has only its own sessions.
 
     * `put` stores a delivery and wakes the nodes through the event log. It returns False if there is one with this key.
     * `find_state` returns what became of the delivery with a key, None if there is none.
@@ -108,16 +108,16 @@ class ClusterStore(InboxStore, Protocol):
 
     * A node is alive as long as its last heartbeat is not older than a lease lasts. `beat` returns whether the node is to drain,
       None if the store does not know it (any more). It raises `NewerFormatError` if the store was upgraded to a format that this
-      version cannot use; the heartbeat counts all the same.
-    * `take` gives a node the deliveries of sessions that it runs, and unless it drains those of sessions that nobody runs in
-      directories that it serves. No two nodes get the same one. A delivery whose taker died is taken again. It also
-      returns what the node has taken and not finished, but for the numbers that are `known`: an answer may have been lost.
+      version cannot use; the heartbeat counts even then.
+    * `take` gives a node the deliveries of sessions that it runs. Unless the node is draining, it also gets those of sessions that
+      nobody runs, in directories that it serves. No two nodes get the same one. A delivery whose taker died is taken again. It also
+      returns what the node has taken and not finished, except the numbers that are `known`: an earlier reply may have been lost.
     * `finish` stores an outcome for the caller, and whether anything is left to do. It returns False, and stores nothing, if the
       node is no longer the taker. `give_back` opens deliveries for others.
-    * `list_untold` returns the sessions that wait for a node, with their directories, as long as listeners do not know. `tell_waiting`
-      tells them the encoded event, once, unless a node has come meanwhile.
-    * `list_orphaned` returns the sessions that do not exist any more, and of which something is wanted that no live node can do.
-    * `list_abandoned` returns the sessions whose nodes died and about which nothing is to be delivered.
+    * `list_untold` returns the sessions that wait for a node and whose listeners were not told yet, with their directories.
+      `tell_waiting` sends the listeners the encoded event, once, unless a live node can do the work by now.
+    * `list_orphaned` returns the sessions that no longer exist but have open deliveries, which no live node can carry out.
+    * `list_abandoned` returns the sessions whose nodes died and that have no open delivery.
     * `can_hand_over` returns True if another live node would take over the sessions of a directory.
     """
 

@@ -29,8 +29,8 @@ class LogEntry(NamedTuple):
 class LogBatch(NamedTuple):
     """Events of one directory, in their order.
 
-    With `place_now` they get their positions from the transaction that logs them, if no other one gives positions just then. That
-    is for what is written at intervals: each such transaction notifies every node.
+    With `place_now` they get their positions from the transaction that logs them, unless another transaction is giving positions
+    at that moment. Use it only for what is written at intervals, because each such transaction notifies every node.
     """
 
     directory: str
@@ -43,7 +43,7 @@ class LoggedEvent(NamedTuple):
 
     `writer` is the process that wrote it, and `seconds` is how long ago that was when it was read. A message between nodes has
     no directory. `owner` is the principal to whom it belongs, "" for the administrator, and `owner_position` its position among
-    those of the principal. What an administrator did to a session of a principal was not done `by_owner`.
+    those of the principal. `by_owner` is False for what an administrator did to a session of a principal.
     """
 
     position: int

@@ -1,4 +1,4 @@
-"""The store of one principal, inside a store that several share. Here, and only here, is decided what belongs to whom.
+"""The store of one principal, inside a store that several share. Only this module decides what belongs to whom.
 
 What belongs to another principal does not exist here: lists leave it out, and its id gets the same answer as an unknown one.
 Sessions carry their owner, which is hidden from readers of this store. Values, logs and projects have keys that begin
@@ -60,7 +60,7 @@ SEARCH_GROWTH: Final = 4
 
 
 def to_owned_key(owner: str, *key: str) -> Key:
-    """Return where the whole store has a value of a principal; of the administrator if the owner is "" (pure)."""
+    """Return the key under which the whole store has a principal's value; that of the administrator if the owner is "" (pure)."""
     return (PRINCIPAL_KEY, owner, *key) if owner else key
 
 
@@ -74,7 +74,7 @@ class _PartsByMessage(Protocol):
 class OwnedStore:
     """A `Store` that contains what belongs to one principal. At most `max_running` of its sessions run at the same time.
 
-    If the store that it is a part of has an event log, it is the principal's part of that log, too.
+    If the whole store has an event log, this is also the principal's part of that log.
     """
 
     whole = None
@@ -155,7 +155,7 @@ class OwnedStore:
         await self.get_session(session)
 
     async def _check_free(self, session: SessionID) -> None:
-        """Raise `ConflictError` if somebody else has a session of this id. Nobody can choose an id, so that nobody learns this."""
+        """Raise `ConflictError` if somebody else has a session of this id. Clients cannot choose ids, so nobody can use this to probe."""
         try:
             taken = get_owner(await self._store.get_session(session)) != self.owner
         except UnreadableError:
@@ -410,7 +410,7 @@ class OwnedStore:
             await self.update_value(RUNNING_KEY, add)
         except LimitReachedError:
             running = _without(await self.find_value(RUNNING_KEY), {session})
-            # A process that died could not count its sessions out.
+            # A process that died could not remove its sessions from the count.
             ended = {each for each in running if await self._store.find_holder(SessionID(each)) is None}
             if not ended:
                 raise
@@ -424,7 +424,7 @@ class OwnedStore:
         return [session for session in await self._store.list_abandoned() if await self.owns(session)]
 
     async def damage(self) -> list[Damage]:
-        """Return nothing: damage is the administrator's, and nobody knows whose an unreadable document is."""
+        """Return nothing: only the administrator is told of damage, because nobody knows whose document an unreadable one is."""
         return []
 
 

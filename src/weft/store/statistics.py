@@ -19,10 +19,9 @@ DayOf = Callable[[int], str]
 
 
 class StatisticsQuery(Struct, frozen=True):
-    """Which sessions to count: of one project or all, since a time, and over how many days if that is fixed. If `sessions` are
-    named, no others count.
+    """Which sessions to count: of one project or all, since a time, and over how many days if that is fixed.
 
-    `day_of` returns the day of a time.
+    If `sessions` is given, only these count. `day_of` returns the day of a time.
     """
 
     day_of: DayOf

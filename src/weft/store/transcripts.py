@@ -1,8 +1,8 @@
 """Cache the messages of sessions in a database, so that the next reading decodes only what was written since.
 
 A prompt in a session of thousands of messages would otherwise decode all of them, and everything that is derived from a message and
-cached with it (how a model is shown it, how an API encodes it) would be derived again. The hash chain of a session names what was
-written after an entry, by whatever process.
+cached with it (what a model is shown of it, how an API encodes it) would be derived again. The hash chain of a session names what any
+process wrote after an entry.
 """
 
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ class ChainHead(NamedTuple):
 class CachedTranscript(NamedTuple):
     """The messages of a session, oldest first, as they were at an entry of its chain.
 
-    `growing` are the messages whose text was streaming: a chain does not record that. `size` is the number of bytes that
-    were read for it, again for what changed: no less than what it holds.
+    `growing` are the messages whose text was streaming: a chain does not record that. `size` is the number of bytes that were
+    read for it. What was read again counts again, so it is at least the size of what is held.
     """
 
     head: ChainHead

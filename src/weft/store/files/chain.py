@@ -66,7 +66,7 @@ class _Head(Struct, frozen=True):
 
 
 class _Known(Struct, frozen=True):
-    """What we wrote last: the head, and the digest of the session's document, with its path and stamp if we wrote that too."""
+    """What this process wrote last: the head, and the digest of the session's document; its path and stamp if it wrote that, too."""
 
     head: _Head
     digest: str | None
@@ -128,10 +128,10 @@ class ChainFiles:
         self._remember(session, _Known(entry.after, changes.changes[SESSION_KEY].digest, path, stamp))
 
     def write(self, entry: PlannedEntry, *, head: bool) -> list[str]:
-        """Write an entry; with `head`, the head too. It may lag behind: what it says about its own entry stays true.
+        """Write an entry, and the head too if `head` is True. A head may be older than the chain: its hash of an earlier entry stays right.
 
-        Return the paths that still need a flush. It comes after the documents are in place: were the entry on the disk before
-        them, a power cut could leave it there alone.
+        Return the paths that the caller must flush after the documents are in place. If the entry reached the disk first, a power
+        cut could leave an entry without its documents.
         """
         if entry.at == HEAD_BYTES:
             self._disk.extend(entry.path, 0, encode_head(entry.after) + entry.line)
@@ -283,7 +283,7 @@ def _parse_hash(line: bytes) -> bytes:
     try:
         return bytes.fromhex(line[:64].decode("ascii"))
     except ValueError:
-        return b""  # what follows does not fit to it either, and verify says so
+        return b""  # no entry follows from it, so that `weft storage verify` reports the chain
 
 
 def find_session_path(layout: Layout, session: SessionID) -> str | None:

@@ -86,7 +86,7 @@ class CreationOrder:
     def query(self, query: SessionQuery) -> list[SessionInfo] | None:
         """Return the sessions that match a query; None if reading all documents is the better way."""
         if query.id_prefix is not None or query.pinned_first:
-            return None  # the first is found by names, and the second is another order
+            return None  # file names find ids with a prefix, and pinned sessions first is another order
         if query.parent_id is None and (query.order != "created" or query.limit is None):
             return None
         projects = self._tree.list_session_projects() if query.project_id is None else [query.project_id]
@@ -184,7 +184,7 @@ class CreationOrder:
     def _merge(
         self, project: ProjectID, entries: Sequence[OrderEntry], reported: bytes
     ) -> tuple[Sequence[OrderEntry], int]:
-        """Return the entries without those that are gone, with the others that there are, and how many others there were."""
+        """Return the entries of the sessions that exist, including those that the order lacked, and how many it lacked."""
         names, stale = self._list_names(project), set(reported.decode(errors="replace").split())
         kept = [entry for entry in entries if entry.id in names and entry.id not in stale]
         others: list[OrderEntry] = []

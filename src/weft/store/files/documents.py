@@ -70,10 +70,10 @@ class Documents:
         return None
 
     def find_all(self, directory: str, names: Sequence[str], kind: type[T]) -> Iterator[tuple[str, T]]:
-        """Yield those of the documents of a directory that exist and can be read, with their names.
+        """Yield the documents with these names that exist in a directory and can be read, each with its name.
 
-        Unless they are cached, this is `find` for each. Of cached documents the stamps are looked at, relative to the directory:
-        with thousands of documents, following the whole path to each takes most of the time.
+        This does the same as `find` for each name. The stamps of cached documents are read relative to the open directory, because
+        with thousands of documents the system spends most of the time on resolving their whole paths.
         """
         with ExitStack() as stack:
             fd = self._open_directory(directory, stack) if self._has_cache else None

@@ -32,7 +32,7 @@ from weft.store.lease import LeaseToken
 
 
 class RenameStep(msgspec.Struct, frozen=True, array_like=True):
-    """A rename: a new file `in`to place, a removed file `out` to a temporary name, or a moved file that is to `stay`."""
+    """A rename: `in` moves a new file into place, `out` a removed file to a temporary name, and `stay` a file to a new place."""
 
     way: Literal["in", "out", "stay"]
     source: str

@@ -69,7 +69,7 @@ class PermissionImport:
         end = _read_json(f"{self._directory}/{LOGS}/{name}.end")
         log, number = name, 1
         while not self._append(log, lines):
-            # A chain of this project has begun in the tree already. This one goes beside it: joined, neither would hold.
+            # The tree already has a log of this project. This one gets a name of its own: joined, their hash chains would break.
             number += 1
             log = f"{name}-{number}"
         if not isinstance(end, dict):

@@ -272,8 +272,10 @@ class FileStore:
         return trashed
 
     def _forget_removed(self, sessions: Iterable[SessionID]) -> None:
-        """Forget the chains of deleted sessions, and remove their lock files. The caller holds the locks, and has written
-        everything: others can take the locks from now on."""
+        """Forget the chains of deleted sessions, and remove their lock files, so that others can take the locks.
+
+        The caller holds the locks, and has written everything.
+        """
         for id in sessions:
             self._writer.forget_chain(id)
             with suppress(OSError):
@@ -322,7 +324,7 @@ class FileStore:
         self._carry_out(batch.plan(), held, flush=flush)
 
     def _carry_out(self, plan: WritePlan, held: tuple[str, ...], *, flush: bool) -> None:
-        """Write a plan, and drop from the cache what it removes: nobody asks for that again."""
+        """Write a plan, and drop from the cache what it removes, because nobody will read that again."""
         self._writer.write(plan, held, flush=flush)
         removed = (*plan.clears, *plan.moves, *(path for path in plan.drops if path.endswith(SUFFIX)))
         if removed:

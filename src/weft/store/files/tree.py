@@ -159,7 +159,7 @@ class Tree:
         }
 
     def count_sessions(self, project: ProjectID) -> int:
-        """Return about how many sessions a project has, without a look at them."""
+        """Return about how many sessions a project has, without reading them."""
         with suppress(OSError):
             return len(os.listdir(self.layout.sessions(project)))
         return 0

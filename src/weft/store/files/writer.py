@@ -129,8 +129,10 @@ class BatchWriter:
         return [relative(path) for path in (*plan.drops, *plan.moves, *replaced) if path.startswith(sessions)]
 
     def _list_replacing(self, steps: list[RenameStep], locks: tuple[str, ...]) -> set[str]:
-        """Return the temporary files that replace a document which is on the disk itself: a rename that reaches the disk before the
-        bytes of its file would destroy it."""
+        """Return the temporary files that replace a document which was flushed to the disk.
+
+        They must be flushed before they are renamed: a power cut could keep the rename, lose their bytes, and so destroy the document.
+        """
         return {
             self._layout.absolute(step.source)
             for step in steps
@@ -200,7 +202,7 @@ class BatchWriter:
         return note
 
     def _take_back_note(self, paths: Iterable[str]) -> None:
-        """Remove a note that could not be written. If that fails too, the next writer may find it whole, and finishes the batch."""
+        """Remove a note that could not be written. If that fails too, raise: the next writer may find a complete note, and finish the batch."""
         try:
             for path in paths:
                 self._disk.remove(path)
@@ -208,7 +210,7 @@ class BatchWriter:
             raise RollbackFailedError(*error.args) from error
 
     def _flush_taken_back(self) -> None:
-        """Flush that a note is gone. Otherwise a power cut brings back what was reported as failed."""
+        """Flush the removal of a note. Otherwise a power cut could bring back a write that was reported as failed."""
         with suppress(OSError):
             self._disk.flush(self._layout.notes)
 
@@ -240,8 +242,8 @@ class BatchWriter:
         source, target = self._layout.absolute(step.source), self._layout.absolute(step.target)
         old = before.get(target) if step.way == "in" else None
         if old is not None:
-            # Before anything is moved, so that a full disk leaves a document at its place. And flushed, because a power cut after the
-            # rename would leave an empty file where the document was on the disk itself.
+            # This is written before anything is moved, so that a full disk leaves the document in its place. It is flushed, because
+            # a power cut after the rename could otherwise leave an empty file instead of the document.
             self._disk.prepare(f"{source}.old", old, flush=True)
         if step.way != "in":
             self._disk.prune(source)

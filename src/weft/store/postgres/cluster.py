@@ -26,7 +26,7 @@ INSERT INTO {schema}.node (id, owner, name, url, version, roots, lease_seconds) 
 ON CONFLICT (id) DO UPDATE SET heartbeat = clock_timestamp(), roots = excluded.roots"""
 BEAT = """UPDATE {schema}.node SET heartbeat = clock_timestamp() WHERE id = $1
 RETURNING draining, (SELECT needs FROM {schema}.weft_store)"""
-# A lease that could not be given back would look like that of a process which is no node, and callers would be refused.
+# End its leases, too: one that it could not give back would look like the lease of a process outside the cluster, and callers would be refused.
 LEAVE = """WITH released AS (UPDATE {schema}.delivery SET taker = NULL WHERE taker = $1 AND done IS NULL),
 ended AS (UPDATE {schema}.lease SET till = clock_timestamp() FROM {schema}.node
     WHERE node.id = $1 AND lease.owner = node.owner AND lease.till > clock_timestamp())
@@ -34,8 +34,8 @@ DELETE FROM {schema}.node WHERE id = $1"""
 DRAIN = """UPDATE {schema}.node SET draining = true WHERE (id = $1 OR name = $1) AND {schema}.is_alive(node)
 RETURNING id"""
 PUT = "SELECT {schema}.put_delivery($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-# With what is new come the deliveries that this node has and does not know: of a statement whose answer was lost, or which was repeated
-# because its connection was, and whose first attempt reached the server only afterwards.
+# Besides new deliveries, return those that this node has taken without knowing: the reply to an earlier statement was lost, or the statement
+# was repeated after its connection was lost, and its first attempt reached the server only afterwards.
 TAKE = """SELECT * FROM {schema}.take_deliveries($1, $2)
 UNION ALL
 SELECT number, key, session, directory, kind, repeatable, body, takes, outcome, owner FROM {schema}.delivery

@@ -1,8 +1,8 @@
-"""The event log in Postgres: appended to by the statement that stores events, placed by it or soon afterwards, read by position.
+"""The event log in Postgres. The statement that stores events also appends them to the log; readers read it by position.
 
-A notification carries a position and nothing else. It is sent by the transaction that gives positions. These are few, because
-Postgres lets only one notifying transaction commit at a time: at most one in `PLACE_SECONDS` stores growth and places it, or places what
-others have stored.
+An event gets its position from that statement or soon afterwards ("placing"). The transaction that gives positions notifies the
+listeners, with a position and nothing else. Postgres lets only one notifying transaction commit at a time, so each process makes at
+most one in `PLACE_SECONDS`: it stores and places growth, or places what others have stored.
 """
 
 import asyncio
@@ -49,8 +49,8 @@ APPEND_PLACED = f"{{{{schema}}}}.append_placed(${{}}, ${{}}, ${{}}, ${{}}, ${{}}
 def with_log(call: str, values: int, append: str = APPEND) -> str:
     """Return a statement that calls a function and, if that answers null, appends to the log.
 
-    If the log has the batch already, it does nothing: the statement was repeated after a lost connection, and its first attempt reaches
-    the server only now. It would undo what was written since.
+    If the log already has the batch, the statement does nothing. That happens after a lost connection: the statement was repeated, and
+    its first attempt reaches the server only now. Carried out, it would undo what was written since.
     """
     appended = append.format(*range(values + 1, values + 6))
     is_late = f"EXISTS (SELECT FROM {{schema}}.event WHERE batch = ${values + 1})"
@@ -86,7 +86,7 @@ class PostgresLog:
         return self._placed_at + PLACE_SECONDS - asyncio.get_running_loop().time()
 
     def note_appended(self, *, placed: bool = False) -> None:
-        """Have events placed soon, unless they are. Call this after something was appended."""
+        """Have appended events placed soon, unless they are `placed` already. Call this after every append."""
         if placed:
             self._placed_at = asyncio.get_running_loop().time()
         else:

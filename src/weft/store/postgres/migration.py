@@ -2,10 +2,10 @@
 
 Its scripts are in `schema/`, and their numbers are the versions. `schema/0004_principals.sql` has the policies of row-level security.
 
-Old and new nodes use one schema while a cluster is upgraded. A script that only adds leaves the number in `weft_store.needs` alone:
-tables, indexes, functions, columns that have a default or may be NULL, and a new body for a function whose arguments and result stay
-as they are and mean the same. One that does anything else sets `needs` to its own number. Nodes that do not know this number then
-drain, and do not start again. `tests/unit/store/test_postgres_schema.py` holds each script to this.
+Old and new nodes use one schema while a cluster is upgraded. A script that only adds things does not change `weft_store.needs`. Such
+things are tables, indexes, functions, columns that have a default or may be NULL, and a new body for a function whose arguments and
+result keep their types and meanings. A script that does anything else sets `needs` to its own number. Nodes that do not know this
+number then drain, and do not start again. `tests/unit/store/test_postgres_schema.py` checks each script for this.
 """
 
 import os

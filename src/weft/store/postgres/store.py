@@ -305,7 +305,7 @@ class PostgresStore(PostgresDocuments):
         return await self._index.compute_figures(query)
 
     async def update_index(self, changed: Mapping[SessionID, Collection[MessageID]]) -> None:
-        """Index what changed in these sessions. The store itself knows which messages that are."""
+        """Index what changed in these sessions. Marks in the store itself say which messages changed."""
         with suppress(StoreError):  # their marks stay
             await self._index.update(list(changed))
 
@@ -315,7 +315,8 @@ class PostgresStore(PostgresDocuments):
 
     def _make_contention_error(self) -> StoreError:
         return StoreError(
-            f"{self.database.address.place}: others change the same all the time", hint="try again"
+            f"{self.database.address.place}: other processes keep changing the same document",
+            hint="try again",
         )
 
 
@@ -331,7 +332,7 @@ def _to_tokens(leases: Sequence[LeaseToken]) -> tuple[list[str], list[int]]:
 def _is_done(result: StatementResult) -> bool:
     """Return True if a function did its work, False if others changed something meanwhile.
 
-    Raise `LeaseLostError` if a lease was lost, and `StoreError` if nobody can know what happened.
+    Raise `LeaseLostError` if a lease was lost, and `StoreError` if it is impossible to tell whether the work was done.
     """
     answer = result.rows[0][0]
     if answer is None:
@@ -340,8 +341,8 @@ def _is_done(result: StatementResult) -> bool:
         raise_lost(answer.removeprefix(LOST))
     if result.repeated:
         raise StoreError(
-            "the connection to the database was lost during a change, and somebody else made one meanwhile",
-            hint="look whether the change was made, and make it again if it was not",
+            "the connection to the database was lost during a change, and somebody else changed the same meanwhile",
+            hint="check whether your change was made, and repeat it if it was not",
         )
     return False
 

@@ -64,9 +64,9 @@ async def list_cached_messages(
 async def _fetch_changes(
     documents: PostgresDocuments, session: SessionID, known: CachedTranscript
 ) -> tuple[ChainHead, set[str], list[Any]] | None:
-    """Return the newest entry of the chain, the messages that were written or were growing since we know them, and their rows.
+    """Return the newest entry of the chain, the ids of the messages that may have changed since they were cached, and their rows.
 
-    Return None if all may be other ones.
+    Return None if nothing that is cached can be used.
     """
     number, hash = known.head
     rows = await documents.database.fetch(SELECT_CHANGED, to_ascii(session), sorted(known.growing), number)

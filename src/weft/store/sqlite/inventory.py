@@ -19,7 +19,7 @@ ROWS_PER_READ = 500
 # A smaller document cannot contain a diff that exceeds the bounds.
 SUSPECT_BYTES = 64 << 10
 
-# Of each kind of document: the columns of its id, its session, its project and itself. Each statement continues after a row.
+# For each kind of document, a statement that continues after a row: row, id, session, project and document.
 SELECT_KINDS = {
     "project": "SELECT rowid, id, '', id, document FROM project WHERE rowid > ? ORDER BY rowid LIMIT ?",
     "session": "SELECT number, id, id, project, document FROM session WHERE number > ? ORDER BY number LIMIT ?",

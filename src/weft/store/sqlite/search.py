@@ -138,7 +138,7 @@ def _index_messages(connection: apsw.Connection) -> int:
 
 
 def _mark_new_messages(connection: apsw.Connection) -> bool:
-    """Mark some messages that were never indexed as stale, so that the next batch takes those that this one leaves.
+    """Mark some messages that were never indexed as stale, so that later batches index those that the current one leaves out.
 
     Return False if there are none.
     """

@@ -63,7 +63,7 @@ def _list_growing(connection: apsw.Connection, history: int) -> frozenset[str]:
 
 
 def _find_changed(connection: apsw.Connection, known: CachedTranscript, history: int) -> set[str] | None:
-    """Return the messages that were written or were growing since we know them, None if all may be other ones."""
+    """Return the ids of the messages that may have changed since they were cached; None if nothing that is cached can be used."""
     number, hash = known.head
     # A deleted session may come back under the same numbers.
     if number >> CHAIN_SHIFT != history or select(connection, SELECT_HASH, (number,)) != [(hash,)]:

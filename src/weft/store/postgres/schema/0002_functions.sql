@@ -269,7 +269,7 @@ BEGIN
     IF existing IS NOT NULL THEN
         RETURN existing;
     END IF;
-    -- Rows that somebody wrote for a session that was not there give way.
+    -- Remove the rows that somebody wrote for the session while it was in the trash.
     PERFORM {schema}.forget_sessions(ARRAY(SELECT id FROM {schema}.trashed_session WHERE bundle = bundle_id));
     INSERT INTO {schema}.session (id, project, parent, directory, title, tags, archived, pinned, created, updated, document,
         revision)

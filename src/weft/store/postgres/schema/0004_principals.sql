@@ -1,6 +1,6 @@
--- Row-level security: the second wall between principals, behind the queries. A principal's statements run as the role
--- weft_principal with the setting weft.owner (see principals.py). For that role a row exists only if it belongs to the owner. The
--- owner of the tables, who serves single users and administrators, is not restricted and pays nothing.
+-- Row-level security keeps principals apart even if a query forgets to. A principal's statements run as the role
+-- weft_principal with the setting weft.owner (see bind_owner in migration.py). For that role a row exists only if it belongs to the
+-- owner. The owner of the tables, who serves single users and administrators, is not restricted and pays nothing.
 
 -- To whom each session belongs or belonged, '' for the administrator. A row stays when its session is deleted: an id never
 -- changes hands unnoticed.

@@ -1,5 +1,5 @@
--- Principals on all nodes: the log and the inbox know whose an event or a delivery is; and listeners are told that a prompt waits.
--- A node that does not know of owners would do what a principal wants as the administrator, so older ones may not use this schema.
+-- Principals on all nodes: the log and the inbox record the owner of each event and delivery, and listeners are told that a prompt waits.
+-- A node that does not know of owners would carry out a principal's deliveries as the administrator, so older nodes may not use this schema.
 UPDATE {schema}.weft_store SET needs = 6;
 
 -- `owner` is whose session an event is about; without a session, who wrote it. `by_owner` is false for what an administrator did to
@@ -108,7 +108,7 @@ BEGIN
     RETURN removed;
 END $$;
 
--- Tell the listeners of a session what it does now. Nobody has written that: no node takes it for an event of its own.
+-- Tell the listeners of a session what it does now. The event has no writer, so that no node takes it for one of its own.
 CREATE FUNCTION {schema}.tell_status(
     event_batch bigint, event_directory bytea, event_session text, event_owner text, event_bodies bytea[]
 ) RETURNS void
@@ -156,7 +156,7 @@ LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     waiting {schema}.delivery;
 BEGIN
-    -- Whoever takes or withdraws them meanwhile has locked them, and is waited for.
+    -- This waits for anyone who is taking or withdrawing them: they have locked the rows.
     UPDATE {schema}.delivery SET wait_told = true
     WHERE session = of_session AND wait_told IS DISTINCT FROM true AND {schema}.is_waiting(delivery)
     RETURNING delivery.* INTO waiting;
@@ -167,8 +167,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- Withdraw what is wanted of a session and nobody has begun, or nobody who lives: those of some kinds, or the one with a message.
--- Its callers get the outcome. Return how many were withdrawn.
+-- Withdraw the deliveries of a session that no live node has taken and that have one of the kinds or keys.
+-- Their callers get the outcome. Return how many were withdrawn.
 CREATE FUNCTION {schema}.withdraw_deliveries(of_session text, kinds text[], keys text[], new_outcome bytea) RETURNS bigint
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -267,7 +267,7 @@ BEGIN
 END $$;
 
 -- Restrict the role weft_principal to the rows of the owner, in every table that has a column `session`, and let it use them.
--- Nodes are nobody's: whoever waits for one to do something looks whether one lives.
+-- Nodes belong to nobody: a principal that waits for a node has to see whether one is alive.
 -- Tables without a policy stay closed to it. Call this after every change of the schema; what is done already is not done again.
 CREATE OR REPLACE FUNCTION {schema}.restrict_principals() RETURNS void
 LANGUAGE plpgsql AS $$

@@ -1,7 +1,7 @@
 -- Growth gets its positions from the transaction that logs it, so that it reaches the other nodes one transaction earlier, and
 -- its rows are written once. What is stored for good still gets them afterwards, from place_events.
 
--- Return events with their numbers in the batch, and whose they are.
+-- Return events with their numbers in the batch, and their owners.
 CREATE FUNCTION {schema}.name_owners(event_sessions text[], event_bodies bytea[])
 RETURNS TABLE (number bigint, session text, body bytea, owner text, by_owner boolean)
 LANGUAGE sql STABLE AS $$
