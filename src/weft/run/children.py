@@ -84,7 +84,7 @@ class ChildSpawner:
     async def _get_or_create_child(
         self, context: ToolContext, child_task: ChildTask, agent: AgentInfo
     ) -> SessionInfo:
-        """Return a new child session, or the one to continue. Neither may do more than its parent."""
+        """Return a new child session, or the one to continue, limited by the rules of its parent session."""
         runtime = self._runtime
         parent = await runtime.store.get_session(context.session_id)
         depth = len(await self._list_ancestors(parent)) + 1
