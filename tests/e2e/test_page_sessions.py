@@ -110,7 +110,7 @@ def test_sessions_are_found_by_their_agent_and_model(visitor: Visit, page: Page)
     page.get_by_label("Agent", exact=True).fill("")
     page.get_by_label("Model", exact=True).fill("no such model'")
     page.get_by_label("Model", exact=True).press("Enter")
-    expect(page.get_by_role("heading", name="No session is like that")).to_be_visible()
+    expect(page.get_by_role("heading", name="No session matches")).to_be_visible()
     page.get_by_label("Model", exact=True).fill("scripted/")
     page.get_by_label("Model", exact=True).press("Enter")
     expect(page.get_by_role("link", name="Planned")).to_be_visible()
@@ -195,7 +195,7 @@ def test_a_prompt_is_tried_several_times_and_one_result_is_adopted(visitor: Visi
     page.get_by_role("button", name="Adopt 1 file").click()
     expect(page.get_by_text("1 file adopted, not committed")).to_be_visible()
     assert file.read_text() == "hello loom\nand weft\n"
-    page.get_by_role("button", name="Take it back").click()
+    page.get_by_role("button", name="Undo the adoption").click()
     expect(page.get_by_text("1 file adopted")).to_have_count(0)
     assert file.read_text() == "hello there\n"
     page.get_by_role("button", name="Discard …").click()
@@ -207,7 +207,7 @@ def test_a_prompt_is_tried_several_times_and_one_result_is_adopted(visitor: Visi
 
 def test_settings_are_shown_with_their_sources(visitor: Visit, page: Page) -> None:
     page.goto(f"{visitor.server.url}/web/settings")
-    expect(page.get_by_text("The server takes work")).to_be_visible()
+    expect(page.get_by_text("The server accepts work")).to_be_visible()
     for tab, words in {
         "Providers and models": "Scripted",
         "Agents and commands": "build",

@@ -7,12 +7,12 @@ import { toSession } from "./router.js";
 
 const SEVERITIES = ["problem", "warning", "note"];
 const MAX_ITEMS = 20;
-const KINDS = { index: "the search index", session: "sessions", message: "messages", part: "parts of messages", diff: "changes of sessions", project: "projects", kept: "other records", chain: "proofs of what was written", housekeeping: "housekeeping", todo: "todos", undo: "snapshots for undo", snapshots: "snapshots of OpenCode", "tool-output": "long outputs of tools" };
+const KINDS = { index: "the search index", session: "sessions", message: "messages", part: "parts of messages", diff: "changes of sessions", project: "projects", kept: "other records", chain: "hash chains of sessions", housekeeping: "housekeeping", todo: "todos", undo: "snapshots for undo", snapshots: "snapshots of OpenCode", "tool-output": "long outputs of tools" };
 const WHY = {
   environment: "It is trusted because WEFT_TRUST=1 is set.",
   configured: "It is trusted: your configuration names it under experimental.weft.trusted.",
   given: "You trusted it as it is now.",
-  refused: "You said no to what is there now.",
+  refused: "You declined to trust it as it is now.",
   changed: "It has changed since you trusted it.",
   unknown: "You have not been asked about it.",
 };
@@ -24,20 +24,20 @@ export function Health({ directory }) {
   }, [directory]);
   const findings = useLoaded(() => get("/weft/doctor", { directory }), [directory]);
   return html`<${Loaded} of=${health}>${({ ready, version, paths, vcs }) => html`
-    ${ready.ready ? html`<${Notice}>The server takes work, and its store can be written.<//>` : html`<${Notice} kind="error">${(ready.reasons ?? []).join(" ")}<//>`}
+    ${ready.ready ? html`<${Notice}>The server accepts work, and can write to its store.<//>` : html`<${Notice} kind="error">${(ready.reasons ?? []).join(" ")}<//>`}
     <section class="card"><h2>This server</h2><dl class="pairs"><dt>Version</dt><dd>${version.version}</dd><dt>Directory</dt><dd><code>${paths.directory}</code></dd>${vcs.branch && html`<dt>Branch</dt><dd>${vcs.branch}</dd>`}<dt>Configuration</dt><dd><code>${paths.config}</code></dd><dt>State</dt><dd><code>${paths.state}</code></dd>${paths.data && html`<dt>Data</dt><dd><code>${paths.data}</code></dd>`}</dl>
       <div class="buttons"><button type="button" onClick=${() => logOut().then(() => location.assign("/"))}>Log this browser out</button></div></section>`}<//>
     <section class="card"><h2>What the doctor finds</h2><${Loaded} of=${findings}>${(found) => html`<${Findings} findings=${found} />
-      <p><button type="button" onClick=${findings.reload}>Examine again</button></p>`}<//></section>`;
+      <p><button type="button" onClick=${findings.reload}>Check again</button></p>`}<//></section>`;
 }
 
 function Findings({ findings }) {
   const sorted = SEVERITIES.flatMap((severity) => findings.filter((each) => each.severity === severity));
   const wrong = findings.filter((each) => each.severity !== "note");
-  return html`<p>${wrong.length ? SEVERITIES.slice(0, 2).map((severity) => formatCount(findings.filter((each) => each.severity === severity).length, severity)).join(", ") : "All is well: machine, configuration, store and snapshots were examined."}</p>
+  return html`<p>${wrong.length ? SEVERITIES.slice(0, 2).map((severity) => formatCount(findings.filter((each) => each.severity === severity).length, severity)).join(", ") : "All is well: the machine, the configuration, the store and the snapshots were checked."}</p>
     <ul class="entries">${sorted.map((each) => html`<li key=${each.area + each.what}><span class=${`badge ${{ problem: "failed-badge", warning: "waiting" }[each.severity] ?? ""}`}>${each.severity}</span> <span class="about">${each.area}</span> <strong>${each.what}</strong>
       ${each.means && html`<p class="about">${each.means}</p>`}
-      ${each.repair && html`<p>Cure: <code>${each.repair}</code></p>`}
+      ${each.repair && html`<p>To fix it: <code>${each.repair}</code></p>`}
       ${each.items?.length ? html`<ul class="about">${each.items.slice(0, MAX_ITEMS).map((item, at) => html`<li key=${at}><code>${item.where}</code> ${item.reason ?? ""}</li>`)}${each.items.length > MAX_ITEMS && html`<li>and ${each.items.length - MAX_ITEMS} more</li>`}</ul>` : null}</li>`)}</ul>`;
 }
 
@@ -64,7 +64,7 @@ export function Trust({ directory }) {
   return html`${problem && html`<${Notice} kind="error" onClose=${() => setProblem("")}>${problem}<//>`}
     <${Loaded} of=${found}>${(report) => html`<section class="card"><h2><code>${report.path}</code></h2>
       <p><span class=${`badge ${report.trusted ? "running" : "waiting"}`}>${report.trusted ? "trusted" : "not trusted"}</span> ${WHY[report.why]}</p>
-      <p class="about">A project that is not trusted may bring agents, commands and rules that deny, but it runs no programs and changes none of your settings. Trust covers the project as it is now: a change asks you again.</p>
+      <p class="about">A project that is not trusted can choose models, agents and instructions, and tighten your rules. It runs no programs and uses no addresses. Trust covers the project as it is now: after a change you are asked again.</p>
       ${report.changes.length ? html`<h3>What has changed</h3><ul>${report.changes.map((each) => html`<li key=${each.name}>${each.what}: <code>${each.name}</code></li>`)}</ul>` : null}
       <h3>${report.trusted ? "What it brings along" : "What is held back"}</h3>
       ${report.held.length ? html`<div class="table" tabindex="0" role="group" aria-label="What it brings along"><table class="plain"><thead><tr><th>Kind</th><th>Name</th><th>What it does</th><th>Where</th></tr></thead><tbody>${report.held.map((each, at) => html`<tr key=${at}><td>${each.kind}</td><td>${each.name}</td><td><code>${each.does}</code></td><td><code>${each.path.replace(`${report.path}/`, "")}</code></td></tr>`)}</tbody></table></div>` : html`<p class="about">Nothing.</p>`}

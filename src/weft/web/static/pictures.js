@@ -39,7 +39,7 @@ function AllPictures({ days }) {
         <${Tile} name="Cost" value=${formatCost(spent)} about=${`in ${formatCount(found.sessions, "session")}`} />
         <${Tile} name="Tokens" value=${formatTokens(sent + Number(spent.output) + Number(spent.reasoning))} about=${`${formatTokens(sent)} in, ${formatTokens(Number(spent.output) + Number(spent.reasoning))} out`} />
         <${Tile} name="Read from the cache" value=${sent ? `${Math.round((100 * read) / sent)} %` : "–"} about="of all tokens sent" />
-        <${Tile} name="Messages" value=${formatNumber(found.messages)} about=${`${formatTokens(found.medianTokens)} tokens in a usual session`} />
+        <${Tile} name="Messages" value=${formatNumber(found.messages)} about=${`${formatTokens(found.medianTokens)} tokens in a typical session`} />
       </dl>
       <div class="cards">
         <${Card} title="Cost by day" class="span"><${Columns} rows=${byDay.map((each) => [each.name, Number(each.spent.cost), `${each.name}: ${formatCost(each.spent)}, ${formatCount(each.messages, "message")}`])} format=${(value) => `$${value.toFixed(2)}`} /><//>
@@ -76,7 +76,7 @@ function Card({ title, children, class: name = "" }) {
   return html`<section class=${`card ${name}`}><h2>${title}</h2>${children}</section>`;
 }
 
-/** Columns over time. Each says its value to a mouse, and all of them to a screen reader as a table. */
+/** Columns over time. Pointing at one shows its value; a screen reader reads all values. */
 function Columns({ rows, format, top: fixed }) {
   const top = fixed ?? Math.max(...rows.map(([, value]) => value), 0);
   if (!rows.length) return html`<p class="about">Nothing in this time.</p>`;
@@ -102,7 +102,7 @@ function Bars({ rows }) {
 
 const since = (days) => (days ? Date.now() - days * DAY : 0);
 
-/** Calls of each tool. What the steps that made them cost is only counted if someone asks: every step is read for it. */
+/** Calls of each tool. The cost of the steps that made them is counted on request only, because that reads every step. */
 function Tools({ tools, days }) {
   const [shares, setShares] = useState({});
   const [problem, setProblem] = useState("");

@@ -25,7 +25,7 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
   const last = conversation.messages.findLast((each) => each.info.role === "user")?.info;
   const offered = settings.agents.filter((each) => each.mode !== "subagent" && !each.hidden);
   const agent = choice.agent ?? last?.agent ?? offered[0]?.name ?? "";
-  // What is in use is named also while the others are being loaded, and if it is no longer configured.
+  // Show the agent in use even while the others are being loaded, or if it is no longer configured.
   const agents = offered.some((each) => each.name === agent) || !agent ? offered : [{ name: agent }, ...offered];
   const lastModel = last?.model ? `${last.model.providerID}/${last.model.modelID}` : "";
   const agentModel = agents.find((each) => each.name === agent)?.model;
@@ -126,7 +126,7 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
     ${files.length ? html`<ul class="chips">${files.map((file, at) => html`<li key=${at}>${file.mime.startsWith("image/") && html`<img src=${file.url} alt="" />`}${file.filename}
         <button type="button" class="quiet small" aria-label=${`Remove ${file.filename}`} onClick=${() => setFiles(files.filter((_, other) => other !== at))}>✕</button></li>`)}</ul>` : null}
     <label class="unseen" for="prompt">Your prompt</label>
-    <textarea id="prompt" ref=${field} rows="1" value=${text} placeholder=${status ? "Add to what the agent does …" : "Ask or tell the agent …"} enterkeyhint=${IS_PHONE.matches ? "enter" : "send"}
+    <textarea id="prompt" ref=${field} rows="1" value=${text} placeholder=${status ? "Add to what the agent is doing …" : "Ask or tell the agent …"} enterkeyhint=${IS_PHONE.matches ? "enter" : "send"}
       role="combobox" aria-autocomplete="list" aria-expanded=${offers.list.length > 0} aria-controls="offers" aria-activedescendant=${offers.list.length ? `offer-${offers.at}` : undefined}
       onInput=${(event) => (setText(event.target.value), complete(event.target.value, event.target.selectionStart))} onKeyDown=${onKey}
       onPaste=${(event) => event.clipboardData.files.length && (event.preventDefault(), attach(event.clipboardData.files))}></textarea>

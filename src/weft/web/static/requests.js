@@ -1,4 +1,4 @@
-// What an agent asks of a person: permissions and questions. They stand above the prompt, where they are always in reach.
+// Requests of an agent to a person: permissions and questions. They are shown above the prompt, where they are always in reach.
 import { html, useEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { post } from "./api.js";
 import { state, useTopic } from "./store.js";
@@ -9,7 +9,7 @@ export function Requests({ id, directory }) {
   useTopic("requests", "sessions");
   const permissions = [...state.permissions.values()].filter((each) => isInFamily(each.sessionID, id));
   const questions = [...state.questions.values()].filter((each) => isInFamily(each.sessionID, id));
-  // What was at the end stays in sight above them.
+  // Keep the end of the conversation visible above them.
   useEffect(() => void document.dispatchEvent(new CustomEvent("weft-grew")), [permissions.length, questions.length]);
   if (!permissions.length && !questions.length) return null;
   return html`<div class="requests">

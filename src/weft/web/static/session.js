@@ -143,7 +143,7 @@ function Aside({ id, session }) {
   const known = [...new Map([...children, ...[...state.sessions.values()].filter((each) => each.parentID === id)].map((each) => [each.id, each])).values()];
   const notes = session?.weft?.notes ?? [];
   const fork = session?.weft?.forkedFrom?.sessionID;
-  // On a phone they stand below the conversation, and the end moves.
+  // On a phone they are below the conversation, so that its end moves.
   useEffect(() => void document.dispatchEvent(new CustomEvent("weft-grew")), [todos.length, known.length, notes.length]);
   if (!todos.length && !known.length && !notes.length && !fork) return null;
   const done = todos.filter((each) => each.status === "completed").length;

@@ -45,7 +45,7 @@ function Filters({ query, projects }) {
   }
   return html`<search class="filters">
     <label class="unseen" for="search">Search all sessions</label>
-    <input id="search" type="search" placeholder="Search all that was said …" value=${typed ?? query.q ?? ""} onInput=${search} />
+    <input id="search" type="search" placeholder="Search all sessions …" value=${typed ?? query.q ?? ""} onInput=${search} />
     <select aria-label="Project" value=${query.project ?? ""} onChange=${(event) => setQuery({ project: event.target.value })}>
       <option value="">all projects</option>${projects.map((each) => html`<option key=${each.id} value=${each.id}>${each.name || shortenPath(each.worktree)}</option>`)}</select>
     <select aria-label="Status" value=${query.status ?? ""} onChange=${(event) => setQuery({ status: event.target.value })}>${STATES.map(([value, name]) => html`<option key=${value} value=${value}>${name}</option>`)}</select>
@@ -58,7 +58,7 @@ function Filters({ query, projects }) {
   </search>`;
 }
 
-// What is being typed stays, whatever is drawn meanwhile.
+// The text that is being typed survives when the list is drawn again.
 function NameFilter({ name, value, onFocus }) {
   const [typed, setTyped] = useState(null);
   function choose(event) {
@@ -80,7 +80,7 @@ function List({ query, projects, setDialog, setFailure }) {
   );
   useTopic("resync");
   if (list.value === undefined) return html`<${Loaded} of=${list}>${() => null}<//>`;
-  // What events have said since is newer than the list.
+  // Sessions that arrived in events are newer than those of the list.
   const known = new Map(list.value.map((each) => [each.id, state.sessions.get(each.id) ?? each]));
   for (const each of isDeep ? [] : state.sessions.values()) if (!known.has(each.id) && belongs(each, query)) known.set(each.id, each);
   const shown = [...known.values()].filter((each) => belongs(each, query) && hasStatus(each, query.status)).sort(compare);
@@ -108,7 +108,7 @@ const compare = (a, b) => Boolean(b.weft?.pinned) - Boolean(a.weft?.pinned) || b
 
 function Nothing({ query }) {
   const filtered = query.project || query.tag || query.status || query.archived || looksIntoMessages(query);
-  return html`<div class="empty">${filtered ? html`<h2>No session is like that</h2><p><a href="/">Show all sessions</a></p>` : html`<h2>There are no sessions yet</h2><p>Start one here, or with <code>weft run</code> in a terminal.</p>`}</div>`;
+  return html`<div class="empty">${filtered ? html`<h2>No session matches</h2><p><a href="/">Show all sessions</a></p>` : html`<h2>There are no sessions yet</h2><p>Start one here, or with <code>weft run</code> in a terminal.</p>`}</div>`;
 }
 
 function Row({ session, projects, setDialog, setFailure, onGone, depth = 0 }) {
@@ -182,7 +182,7 @@ function Hits({ query, projects }) {
   return html`<${Loaded} of=${hits}>${([found, sessions]) => {
     const allowed = new Set(sessions.map((each) => each.id));
     const shown = found.filter((each) => (!query.project || each.projectID === query.project) && (!query.archived || each.archived) && (!isDeep || allowed.has(each.sessionID)));
-    if (!shown.length) return html`<div class="empty"><h2>Nothing was found</h2><p>Every word must occur in the session, itself or as the beginning of a word.</p></div>`;
+    if (!shown.length) return html`<div class="empty"><h2>Nothing was found</h2><p>All words must occur in the same message or title, each as a whole word or as the beginning of one.</p></div>`;
     return html`<p class="about" role="status">${formatCount(shown.length, "session")}</p>
       <ul class="list hits">${shown.map((hit) => html`<li key=${hit.sessionID} class="row"><a class="row-title" href=${toSession(hit.sessionID) + (hit.messageID ? `?message=${hit.messageID}` : "")}>${toTitle(hit)}</a>
         <p class="snippet">${mark(hit.snippet, hit.marks)}</p>

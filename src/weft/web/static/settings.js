@@ -30,7 +30,7 @@ function Providers({ directory }) {
   return html`<${Loaded} of=${found}>${(list) => {
     const connected = list.all.filter((each) => list.connected.includes(each.id));
     return html`${connected.length ? connected.map((provider) => html`<section class="card" key=${provider.id}><h2>${provider.name}</h2>
-        <p class="about">The key comes from ${SOURCES[provider.source] ?? provider.source}${provider.env?.length && provider.source === "env" ? ` (${provider.env.join(", ")})` : ""}. ${list.default[provider.id] ? `The usual model is ${list.default[provider.id]}.` : ""}</p>
+        <p class="about">The key comes from ${SOURCES[provider.source] ?? provider.source}${provider.env?.length && provider.source === "env" ? ` (${provider.env.join(", ")})` : ""}. ${list.default[provider.id] ? `The default model is ${list.default[provider.id]}.` : ""}</p>
         <div class="table" tabindex="0" role="group" aria-label=${`Models of ${provider.name}`}><table class="plain"><thead><tr><th>Model</th><th class="right">Context</th><th class="right">$ in, per million</th><th class="right">$ out</th></tr></thead>
         <tbody>${Object.values(provider.models).map((model) => html`<tr key=${model.id}><td>${model.name} <span class="about">${model.id}</span></td><td class="right">${model.limit?.context ? formatTokens(model.limit.context) : "?"}</td><td class="right">${model.priced === false ? "?" : model.cost?.input}</td><td class="right">${model.priced === false ? "?" : model.cost?.output}</td></tr>`)}</tbody></table></div></section>`)
       : html`<div class="empty"><h2>No provider can be used yet</h2><p>Run <code>weft auth login</code> in a terminal.</p></div>`}
@@ -52,12 +52,12 @@ function PermissionRules({ directory }) {
   const revoke = (grant) => remove(`/weft/grant/${grant.id}`, { directory }).then(found.reload, (error) => setProblem(error.message));
   return html`${problem && html`<${Notice} kind="error" onClose=${() => setProblem("")}>${problem}<//>`}
     <${Loaded} of=${found}>${([config, grants, decisions]) => html`
-      <section class="card"><h2>What was allowed for longer than once</h2>${grants.length ? html`<ul class="entries">${grants.map((grant) => html`<li key=${grant.id}><strong>${grant.permission}</strong> <code>${grant.patterns.join(", ")}</code> <span class="tag">${grant.scope}</span>
+      <section class="card"><h2>Permissions for more than one call</h2>${grants.length ? html`<ul class="entries">${grants.map((grant) => html`<li key=${grant.id}><strong>${grant.permission}</strong> <code>${grant.patterns.join(", ")}</code> <span class="tag">${grant.scope}</span>
         <span class="about">${grant.agent ? `for ${grant.agent}, ` : ""}since ${formatTime(grant.created)}${grant.expires ? `, until ${formatTime(grant.expires)}` : ""}</span> <button type="button" class="danger small" onClick=${() => revoke(grant)}>Revoke</button></li>`)}</ul>` : html`<p class="about">Nothing.</p>`}</section>
       <section class="card"><h2>Rules</h2><div class="table" tabindex="0" role="group" aria-label="Rules"><table class="plain"><thead><tr><th>Permission</th><th>For</th><th>Rule</th></tr></thead><tbody>${toRules(config.permission).map(([permission, pattern, action]) => html`<tr key=${permission + pattern}><td>${permission}</td><td><code>${pattern}</code></td><td><span class=${`action ${action}`}>${action}</span></td></tr>`)}</tbody></table></div>
       <p class="about">Agents may have more rules of their own.</p></section>
       <section class="card"><h2>The last decisions</h2>${decisions.length ? html`<div class="table" tabindex="0" role="group" aria-label="Decisions"><table class="plain"><thead><tr><th>When</th><th>Decision</th><th>About</th><th>By</th></tr></thead><tbody>${decisions.map((each) => html`<tr key=${each.seq}><td>${formatTime(each.time)}</td><td>${each.what}${each.reply ? `: ${each.reply}` : ""}${each.scope ? ` (${each.scope})` : ""}</td><td>${each.permission} <code>${(each.patterns ?? []).join(", ")}</code></td><td>${each.by || each.rule || each.agent || ""}</td></tr>`)}</tbody></table></div>
-        <p class="about"><code>weft permission log --verify</code> checks that nobody changed this log.</p>` : html`<p class="about">Nothing was decided yet.</p>`}</section>`}<//>`;
+        <p class="about"><code>weft permission log --verify</code> checks that nobody changed this log.</p>` : html`<p class="about">There are no decisions yet.</p>`}</section>`}<//>`;
 }
 
 function toRules(rules) {

@@ -34,7 +34,7 @@ export function ShareDialog({ session, onClose }) {
     ${url && html`<p>It is shown at <a href=${url} target="_blank">${url}</a>.</p>`}
     ${!url && html`<div class="stack">
       <label><input type="checkbox" checked=${terms.redact} onChange=${(event) => setTerms({ ...terms, redact: event.target.checked })} /> Redact secrets</label>
-      <label><input type="checkbox" checked=${terms.attachments} onChange=${(event) => setTerms({ ...terms, attachments: event.target.checked })} /> With attached files</label>
+      <label><input type="checkbox" checked=${terms.attachments} onChange=${(event) => setTerms({ ...terms, attachments: event.target.checked })} /> Include attached files</label>
       <label>Shown <select value=${days} onChange=${(event) => setDays(event.target.value)}>${TERMS.map(([value, name]) => html`<option key=${value} value=${value}>${name}</option>`)}</select></label></div>`}
     <${Loaded} of=${preview}>${(seen) => html`<h3>What others would see</h3>
       <p>${formatCount(seen.messages, "message")} with ${formatCount(seen.parts, "part")}${seen.pictures ? `, ${formatCount(seen.pictures, "picture")} that cannot be searched for secrets` : ""}${seen.leftOut ? `; ${formatCount(seen.leftOut, "attachment")} left out` : ""}${seen.to ? `, at ${seen.to}` : ""}.</p>

@@ -146,7 +146,7 @@ export class Conversation {
         this.speak(part);
       }
     } catch {
-      /* it was removed, or the connection was lost: both are told by other means */
+      /* it was removed, or the connection was lost: the page reports both elsewhere */
     } finally {
       this.refreshing.delete(id);
     }
@@ -432,7 +432,7 @@ async function loadFamily(id) {
   try {
     for (let each = id; each; each = state.sessions.get(each)?.parentID) if (!state.sessions.has(each)) await loadSession(each);
   } catch {
-    return; // it was removed meanwhile, or the connection was lost: both are told by other means
+    return; // it was removed meanwhile, or the connection was lost: the page reports both elsewhere
   }
   emit("requests");
 }

@@ -98,7 +98,7 @@ function useReloadOfChanges(found) {
     const stops = compared.split(",").flatMap((id) => [listen(`status:${id}`, again), listen(`session:${id}`, again)]);
     return () => (clearTimeout(timer), stops.forEach((stop) => stop()));
   }, [compared]);
-  // What ended while the comparison was under way is told by no event.
+  // No event reports a session that ended while the comparison was being made.
   const asked = useRef(0);
   useEffect(() => {
     const isOpen = found.value?.sessions.some((each) => each.outcome === "running" || (each.outcome === "empty" && asked.current++ < MAX_ASKED));
@@ -171,5 +171,5 @@ export function Divergence({ divergence, names, id }) {
 
 function Adopted({ adoption, onUndo }) {
   return html`<${Notice}>${formatCount(adoption.paths.length, "file")} adopted${adoption.commit ? ` and committed as ${adoption.commit.slice(0, 10)}` : ", not committed"}: ${adoption.paths.map((each) => each.path).join(", ")}.
-    ${adoption.leftOut.length ? ` Left out: ${adoption.leftOut.join(", ")}.` : ""}${adoption.discarded.length ? ` ${formatCount(adoption.discarded.length, "worktree")} discarded.` : ""} <button type="button" class="small" onClick=${onUndo}>Take it back</button><//>`;
+    ${adoption.leftOut.length ? ` Left out: ${adoption.leftOut.join(", ")}.` : ""}${adoption.discarded.length ? ` ${formatCount(adoption.discarded.length, "worktree")} discarded.` : ""} <button type="button" class="small" onClick=${onUndo}>Undo the adoption</button><//>`;
 }
