@@ -373,7 +373,7 @@ async def test_github_is_polled_at_its_interval_until_the_code_was_entered() -> 
         ({"error": "expired_token"}, "expired_token"),
         ({}, "no reason given"),
         ({"access_token": 3}, "an unexpected document"),
-        (PENDING, "which has expired"),
+        (PENDING, "the code has expired"),
     ],
 )
 async def test_a_failed_login_at_github_is_reported(turn: dict[str, Any], words: str) -> None:

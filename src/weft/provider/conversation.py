@@ -15,10 +15,10 @@ MAX_CONVERSATIONS: Final = 4
 
 
 class Encoded(Protocol):
-    """A conversation as an API has it."""
+    """A conversation in the form of an API."""
 
     def add(self, message: ModelMessage) -> None:
-        """Add the next message. Its calls are paired."""
+        """Add the next message, in which every call has its result."""
         ...
 
 
@@ -26,7 +26,7 @@ E = TypeVar("E", bound=Encoded)
 
 
 class SettledItems:
-    """The first items of a list in a body, which later requests send again as they are: encoded once, and joined."""
+    """The first items of a list in a body. Later requests send them unchanged, so they are encoded once, as one piece of JSON."""
 
     def __init__(self) -> None:
         self._json = b""
@@ -35,7 +35,7 @@ class SettledItems:
         self._json = b",".join(filter(None, [self._json, *map(to_bytes, items)]))
 
     def to_items(self) -> list[Any]:
-        """Return the items for a body: all of them as one piece of JSON."""
+        """Return one raw item for a body that stands for all of them, or none if there are no items."""
         return [Raw(self._json)] if self._json else []
 
 
@@ -56,7 +56,7 @@ class EncodedMessages:
             self.messages.append(message)
 
     def split(self) -> tuple[list[Any], int]:
-        """Return the settled items for a body, and how many messages they are."""
+        """Return the settled items for a body, and the number of messages in them."""
         end = max(self._settled_count, len(self.messages) - MARKED_MESSAGES)
         new = self.messages[self._settled_count : end]
         self._settled.extend(item for message in new for item in self._encode(message))
@@ -74,13 +74,13 @@ class _GrowingConversation(Generic[E]):
         self._encoded = encoded
 
     def begins(self, messages: Sequence[ModelMessage]) -> bool:
-        """Return True if a conversation is this one, maybe with more messages. A result belongs to the message before it."""
+        """Return True if `messages` are this conversation, or continue it after the results of its last calls."""
         count = len(self.source)
         if count > len(messages) or (count and self.source[0] is not messages[0]):
             return False
         if count < len(messages) and isinstance(messages[count], ToolModelMessage):
             return False
-        return self.source == tuple(messages[:count])  # it compares by identity first
+        return self.source == tuple(messages[:count])  # fast, because the same objects are equal at once
 
     def extend(self, messages: Sequence[ModelMessage]) -> E:
         for message in pair_more_calls(messages[len(self.source) :], self._ids):
@@ -93,11 +93,11 @@ class ConversationCache(Generic[E]):
     """Keeps the conversations of the last requests as they were encoded.
 
     How a message is shown does not depend on later ones (decision 18), so a request mostly begins with the messages of the request
-    before it. Conversations with files are not kept, because what is sent of a file depends on those after it.
+    before it. Conversations with files are not kept, because later files decide whether an earlier one is still sent.
     """
 
     def __init__(self) -> None:
-        self._conversations: list[_GrowingConversation[E]] = []  # that of the last request last
+        self._conversations: list[_GrowingConversation[E]] = []  # the one of the last request is at the end
 
     def has_files(self, messages: Sequence[ModelMessage]) -> bool:
         """Return True if a conversation has files."""

@@ -76,7 +76,7 @@ class GitHubLogin:
                 if poll.access_token:
                     return poll.access_token
                 pause = self._get_next_pause(poll, pause)
-        raise self._make_error("stopped waiting for the code, which has expired")
+        raise self._make_error("stopped waiting: the code has expired")
 
     def _get_next_pause(self, poll: TokenPoll, pause: float) -> float:
         """Return how long to wait before the next poll. Raise `ProviderAuthError` if the login has ended."""

@@ -37,7 +37,7 @@ class InvalidRequestError(ValueError):
 
 
 class ConnectFailedError(OSError):
-    """There is no connection to the server, or to the proxy on the way to it."""
+    """The server, or the proxy on the way to it, could not be reached."""
 
 
 class ConnectTimeoutError(TimeoutError):
@@ -136,7 +136,7 @@ class HttpClient:
         return None
 
     def _keep(self, origin: Origin, connection: HttpConnection) -> None:
-        """Keep a connection for the next request. It is closed if it is of no use, or if there are enough."""
+        """Keep a connection for the next request. Close it if it cannot be used again, or if enough others are kept."""
         connection.end_response()
         if connection.is_reusable() and sum(map(len, self._idle.values())) < MAX_IDLE_CONNECTIONS:
             self._idle.setdefault(origin, []).append(connection)
@@ -169,7 +169,7 @@ class HttpClient:
         try:
             _, proxy = parse_origin(origin.proxy if "://" in origin.proxy else f"http://{origin.proxy}")
         except InvalidRequestError:
-            raise ConnectFailedError("the proxy of the environment is not that of an HTTP server") from None
+            raise ConnectFailedError("the proxy that the environment names is not an HTTP server") from None
         connection = await self._open(proxy.scheme, proxy.host, proxy.port)
         if origin.scheme == "http":
             return connection
@@ -209,7 +209,7 @@ def parse_origin(url: str) -> tuple[SplitResult, Origin]:
     except ValueError:
         raise InvalidRequestError("the address is invalid") from None
     if not host or " " in host or parts.scheme not in DEFAULT_PORTS:
-        raise InvalidRequestError("the address is not that of an HTTP server")
+        raise InvalidRequestError("the address is not an HTTP address")
     return parts, Origin(parts.scheme, host, port)
 
 

@@ -29,9 +29,9 @@ class UndecodableBodyError(ValueError):
 class Pulse:
     """Wakes the readers of many connections together.
 
-    Most of the work that a piece of an answer causes, up to the frame for a browser, is shared by all pieces that are there. So
-    a reader is woken at once if no reader was woken during the last `PULSE_SECONDS`. Otherwise it is woken when these are over,
-    together with all others that wait.
+    Most of the work for a piece of an answer, up to the frame for a browser, is done once for all pieces that have arrived by then. So
+    a reader is woken at once only if no reader was woken during the last `PULSE_SECONDS`. Otherwise it is woken when this time is
+    over, together with all other readers that wait.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class HttpConnection(asyncio.Protocol):
                 await self._wait()
 
     def end_response(self) -> None:
-        """Make the connection ready for another request, or close it if there is more of the response to come."""
+        """Make the connection ready for another request, or close it if the response was not read to its end."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -236,7 +236,7 @@ class HttpConnection(asyncio.Protocol):
             return False
         if sys.platform == "win32":  # it has no `poll`
             return True
-        # What can be read now is the end of the connection: the server closed it, and the event loop does not know yet.
+        # If something can be read now, it is the end of the connection: the server closed it, and the event loop has not noticed yet.
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return not poll.poll(0)

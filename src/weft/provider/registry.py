@@ -13,7 +13,7 @@ from weft.provider.catalog.offers import SCRIPTED_PROVIDER, ProviderOffer, Provi
 from weft.provider.contract import Provider
 from weft.provider.health import ModelHealth
 
-# Variables with tokens for many purposes. That one is set does not mean that the user wants its provider's models.
+# Variables with tokens for many purposes. A user who has set one need not want the models of its provider.
 GENERAL_PURPOSE_VARIABLES = frozenset(
     [
         "AWS_ACCESS_KEY_ID",

@@ -40,7 +40,7 @@ class SessionTape:
     """Plays the answers of a session, and of the child sessions that it started, in the order in which they were stored.
 
     The first session that asks is the main one; every further one is the next child. A model has the name under which
-    it was recorded, even if it does not exist any more. `renamed` maps directories of then to those of now.
+    it was recorded, even if it does not exist any more. `renamed` maps the recorded directories to those of this run.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SessionTape:
         )
 
     def set_places(self, places: Mapping[str, str]) -> None:
-        """Do nothing: answers are found by their order, not by what was asked."""
+        """Do nothing: answers are found by their order, and requests are not compared."""
 
     def find_model(self, name: ModelRef) -> Model | None:
         return replace(make_scripted_model(name.model_id), provider_id=name.provider_id)

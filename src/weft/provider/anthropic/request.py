@@ -90,7 +90,7 @@ class MergedMessages:
         return messages
 
     def settle(self, messages: list[Json]) -> list[Any]:
-        """Return what `to_messages` returned, for a body: the messages that later requests send again are one piece of JSON."""
+        """Return what `to_messages` returned, for a body. The messages that later requests send unchanged become one piece of JSON."""
         end = max(self._settled_count, len(self._messages) - MARKED_MESSAGES)
         self._settled.extend(messages[self._settled_count : end])
         self._settled_count = end

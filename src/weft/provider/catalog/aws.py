@@ -77,8 +77,8 @@ Env = Mapping[str, str]
 def find_aws_key(options: Options, env: Env, *, files: bool) -> ProviderKey | None:
     """Return a bearer token, or a key with an empty secret, which means that requests are signed; None if there is none.
 
-    With `files`, keys in the default profile count, too. They serve many purposes, so that they exist does not mean that
-    the user wants Bedrock.
+    With `files`, keys in the default profile count, too. They serve many purposes: a user who has them
+    need not want Bedrock.
     """
     if env.get(AWS_BEARER, "").strip():
         return ProviderKey(secret=env[AWS_BEARER].strip(), source="environment", variable=AWS_BEARER)
