@@ -83,10 +83,11 @@ class ChatScreen(Protocol):
 class ChatSetup(Struct, frozen=True, kw_only=True):
     """What a conversation needs besides the `Api`.
 
-    `run_command` carries out a slash command, and returns False if the text is none. `to_parts` turns text into the parts of a prompt, with the files and agents that it mentions. `to_resume` returns the
-    command that continues a session. `trust` and `describe_context` are there if the project is on this machine.
-    `is_remote` says that a server runs the sessions: they continue when the person leaves. `scopes` says that grants can be
-    limited to a turn or the project. `make_screen` returns the other screen, full or inline.
+    `run_command` carries out a slash command, and returns False if the text is not one. `to_parts` turns text into the parts of a
+    prompt, with the files and agents that it mentions. `to_resume` returns the command that continues a session. `trust` and
+    `describe_context` are None unless the project is on this machine. `is_remote` says that a server runs the sessions: they
+    continue when the person leaves. `scopes` says that grants can be limited to a turn or the project. `make_screen` returns the
+    other screen, full or inline.
     """
 
     now: Callable[[], int]
@@ -120,8 +121,8 @@ class Chat:
         self.sizes: dict[str, int] = {}
         self._knows_sizes = False
         self.budget = ""
-        self.draft = ""  # what was typed before the screen was there
-        self.early: list[str] = []  # the lines of it that Enter has ended
+        self.draft = ""  # the line that was being typed when the screen appeared
+        self.early: list[str] = []  # the lines that were sent with Enter before that
         self.pastes = Pastes()
         self.items: list[Item] = []  # everything that was shown of this session
         self.watched: WatchedChild | None = None
@@ -133,7 +134,7 @@ class Chat:
         self._answers: dict[str, list[tuple[str, ...]]] = {}  # to the first questions of a request
         self._dirty = asyncio.Event()
         self._sending = asyncio.Lock()
-        self._is_open = asyncio.Event()  # what is typed is for the session that is shown
+        self._is_open = asyncio.Event()  # set when prompts go to the session that is shown
         self._showing = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
         self._pending: set[asyncio.Task[None]] = set()
@@ -421,7 +422,7 @@ class Chat:
         """Show a stored session: its last messages, whether it is running, and what it asks."""
         await self._show_settled()
         base: Spent | None = None
-        with suppress(WeftError):  # an OpenCode server does not know it, and then the history is added up
+        with suppress(WeftError):  # an OpenCode server cannot tell, so the cost is added up from the history
             base = (await self.api.get_spending(session.id)).tree
         # With the totals and the diff of the session, nothing but the end of its history is needed.
         limit = RECENT_MESSAGES + 1 if base is not None and session.revert is None else None
@@ -541,7 +542,7 @@ class Chat:
     async def _follow(self, events: AsyncIterator[PublishedEvent]) -> None:
         began = monotonic()
         async for published in events:
-            if monotonic() - began > SLICE_SECONDS:  # many at once are handed over without a pause
+            if monotonic() - began > SLICE_SECONDS:  # many events may come without a pause
                 await asyncio.sleep(0)
                 began = monotonic()
             event = published.event
@@ -574,7 +575,7 @@ class Chat:
             await asyncio.sleep(DRAW_SECONDS)
 
     async def _show_settled(self) -> None:
-        """Show what has settled, in slices: somebody may be typing."""
+        """Show what has settled, in slices, so that keys are handled in between."""
         async with self._showing:  # two at once would mix up the order
             items, self._items = self._items, []
             if self.view is not None:

@@ -35,14 +35,14 @@ RunProgram = Callable[[Sequence[str], str], Awaitable[bool]]
 async def copy_text(
     text: str, env: Mapping[str, str], write: Callable[[str], object], run: RunProgram
 ) -> str:
-    """Copy text in every way that works here. Return which ones did. `write` writes to the terminal.
+    """Copy text through the terminal and with a program of the system. Return the ways that were used. `write` writes to the terminal.
 
-    A terminal does not say whether it took an OSC 52 sequence, so a program of the system is used too if there is one, and what
-    is too long for both goes into a file.
+    A terminal does not say whether it accepted an OSC 52 sequence, so a program of the system is used, too, if there is one. If
+    there is no way at all, the text goes into a file.
     """
     ways: list[str] = []
     if env.get("TMUX"):
-        # tmux keeps it in a buffer, and hands it on to the terminal that it runs in.
+        # tmux keeps the text in a buffer, and passes it on to its own terminal.
         ways += ["tmux"] if await run(TMUX.argv, text) else []
     elif to_osc52(text) and env.get("TERM") not in ("linux", "dumb"):
         write(to_osc52(text))

@@ -38,7 +38,7 @@ class ChatCommand(NamedTuple):
 
 
 async def run_command(chat: Chat, text: str) -> bool:
-    """Carry out a slash command. Return False if the text is none, such as a path."""
+    """Carry out a slash command. Return False if the text is not one, for example a path."""
     name, _, words = text[1:].partition(" ")
     command = COMMANDS.get(name)
     if command is not None:

@@ -7,10 +7,11 @@ from typing import Final
 
 from weft.tui.text import Line, cut, measure, to_ansi
 
-BEGIN_SYNC: Final = "\x1b[?2026h"  # the terminal shows everything up to the end at once; others ignore it
+# A terminal that knows these shows everything between them at once. Others ignore them.
+BEGIN_SYNC: Final = "\x1b[?2026h"
 END_SYNC: Final = "\x1b[?2026l"
-# Erase to the end of the row, and then the rows below: told to erase everything from the first row of the screen on, tmux moves it to
-# its history instead.
+# Erase to the end of the row, and then the rows below. If told to erase everything from the first row of the screen on, tmux moves
+# it to its history instead.
 ERASE_BELOW: Final = "\x1b[K\x1b7\x1b[B\x1b[J\x1b8"
 DEFAULT_SIZE: Final = os.terminal_size((80, 24))
 

@@ -120,7 +120,7 @@ class InlineApplication(Application[None]):
     def __init__(self, *, in_tmux: bool = False, **options: Any) -> None:
         super().__init__(**options)
         self._in_tmux = in_tmux
-        self._longest: dict[int, int] = {}  # the columns that a row of the region ever had, in tmux
+        self._longest: dict[int, int] = {}  # the most columns that each row of the region has had, for tmux
 
     def _on_resize(self) -> None:
         self.find_region()
@@ -141,8 +141,8 @@ class InlineApplication(Application[None]):
     def find_region(self) -> bool:
         """Move the remembered cursor down by the rows that the terminal added when it broke long lines.
 
-        prompt_toolkit counts rows as it drew them. It would leave the top of the old region behind. Return False if the width is
-        the same as before. Else the region is to be erased next.
+        prompt_toolkit counts rows as it drew them, and so would leave the top of the old region behind. Return False if the width
+        is the same as before. Otherwise return True: the caller has to erase the region.
         """
         renderer = self.renderer
         screen, drawn = renderer.last_rendered_screen, renderer._last_size  # noqa: SLF001  there is no other way to know it
@@ -291,7 +291,7 @@ class InlineScreen:
         return [*chat.render_status(self._get_columns() - len(mode)), ("reverse", mode)]
 
     def _exchange_draft(self, chat: Chat) -> None:
-        """Put away what is being typed while a request is open: it is no answer to it."""
+        """Put the draft of a prompt aside while a request is open, so that it is not sent as the answer."""
         buffer = self._buffer
         if buffer is None:
             return

@@ -84,7 +84,7 @@ def render_item(item: Item, options: RenderOptions) -> list[Line]:
 def render_plain(item: Item, options: RenderOptions) -> list[Line]:
     """Return the lines of one settled item for a terminal that draws nothing: nothing is cut off, and words stay whole."""
     if isinstance(item, AnswerItem | TableItem):
-        return render_item(item, options)  # only code is wider, and it is to be copied
+        return render_item(item, options)  # only code may be wider, so that it can be copied
     return break_lines(render_item(item, replace(options, width=MAX_WIDTH)), options.width)
 
 

@@ -116,10 +116,10 @@ _ANSI_NAMES: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cya
 
 
 def to_palette(file: object, *, dark: bool = True, name: str = "") -> Palette:
-    """Return the palette of a theme file of OpenCode. Colours that it lacks are our own. Raise `ConfigError` if it is none."""
+    """Return the palette of a theme file of OpenCode. Colours that it lacks are our own. Raise `ConfigError` if it has no colours."""
     theme = file.get("theme") if isinstance(file, dict) else None
     if not isinstance(theme, dict):
-        raise ConfigError(name or "theme", "it is no theme file: it has no colours under `theme`")
+        raise ConfigError(name or "theme", "it is not a theme file: it has no colours under `theme`")
     definitions = file.get("defs") if isinstance(file, dict) else None
     colours = {**(definitions if isinstance(definitions, dict) else {}), **theme}
     fallback = WEFT if dark else WEFT_LIGHT

@@ -51,7 +51,7 @@ class ViMotion(NamedTuple):
 
 
 class TextSpan(NamedTuple):
-    """The text that an operator is for."""
+    """The text that an operator changes."""
 
     start: int
     end: int

@@ -101,9 +101,9 @@ class ReasoningItem(Struct, frozen=True, kw_only=True):
 
 
 class CallItem(Struct, frozen=True, kw_only=True):
-    """A call of a tool that has ended. `exit` is the code of a command that failed.
+    """A tool call that has ended. `exit` is the exit code of a command that failed.
 
-    `child` if a child session made it, `session` is the child session that it ran.
+    `child` says that a child session made the call; `session` is the child session that the call ran.
     """
 
     tool: str
@@ -147,7 +147,7 @@ Item = PromptItem | AnswerItem | ReasoningItem | CallItem | NoticeItem | EndItem
 
 
 class RunningCall(Struct, frozen=True, kw_only=True):
-    """A call that is running since `start` (ms), or that the model is still writing (`start` 0)."""
+    """A call that has been running since `start` (ms), or that the model is still writing (`start` is 0)."""
 
     tool: str
     title: str
@@ -484,7 +484,7 @@ class SessionView:
             self._write(id, event.offset, event.delta)
 
     def _write(self, id: PartID, offset: int, text: str) -> None:
-        """Add what is new of a text. Growth that is known, or that leaves a gap, adds nothing: the whole text follows."""
+        """Add the new end of a text. Growth that is known already, or that leaves a gap, adds nothing: the whole text follows."""
         known = self._lengths.get(id, 0)
         new = text[known - offset :] if offset <= known else ""
         if new:

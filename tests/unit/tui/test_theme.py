@@ -38,7 +38,7 @@ def test_terminal_colours_have_numbers(number: int, name: str) -> None:
 
 @pytest.mark.parametrize("file", [None, [], {}, {"theme": 3}])
 def test_a_file_that_is_not_a_theme_is_refused(file: object) -> None:
-    with pytest.raises(ConfigError, match="no theme file"):
+    with pytest.raises(ConfigError, match="not a theme file"):
         to_palette(file)
 
 

@@ -103,7 +103,7 @@ class FullApp(App[None], inherit_bindings=False):
 
     @cached_property
     def _actions(self) -> KeyActions:
-        # When the first key is pressed: the first frame comes earlier without them.
+        # Made when the first key is pressed, so that the first frame comes earlier.
         return self._make_actions(self)
 
     # --- layout ---
@@ -131,7 +131,7 @@ class FullApp(App[None], inherit_bindings=False):
             self.submit(queued=False)
         self.prompt.set_text(self.chat.draft)
         self.give_focus(self.prompt)
-        self.write(NO_FOCUS_REPORTS)  # nothing looks different without the focus, so nothing is drawn again
+        self.write(NO_FOCUS_REPORTS)  # nothing looks different without the focus
         if not self.settings.mouse:
             self.write(ALTERNATE_SCROLL)
         self.transcript.set_width(self.size.width)
@@ -239,7 +239,7 @@ class FullApp(App[None], inherit_bindings=False):
         self.sync()
 
     def _sync_request(self) -> None:
-        """Show the open request: what is asked can be scrolled, the choices are always seen."""
+        """Show the open request: its details can be scrolled, and its choices are always visible."""
         width = max(self.transcript.size.width - 2, 20)
         details, live = self.query_one("#details", LineView), self.query_one("#live", LinePanel)
         match self.chat.request:
@@ -260,7 +260,7 @@ class FullApp(App[None], inherit_bindings=False):
         self.query_one("#prompt-mark", LinePanel).set_lines([[mark]], self.palette)
 
     def _exchange_draft(self) -> None:
-        """Put away what is being typed while a request is open: it is no answer to it."""
+        """Put the draft of a prompt aside while a request is open, so that it is not sent as the answer."""
         if self.chat.request is not None and self._draft is None:
             self._draft = self.prompt.text
             self.prompt.set_text("")
@@ -380,7 +380,7 @@ class FullApp(App[None], inherit_bindings=False):
         if not self.is_browsing and not self.keys.is_pending and self._press_vi(key, character):
             return True
         if key == "ctrl+c" and not self.prompt.text and self.chat.interrupt():
-            # OpenCode leaves by Ctrl-C and by Ctrl-D. Here the first interrupts a run, and only the second leaves it alone.
+            # In OpenCode, both Ctrl-C and Ctrl-D leave. Here Ctrl-C interrupts a run, and only Ctrl-D leaves.
             return True
         action = self.keys.feed(key, self._list_active())
         if action is not None:
@@ -395,7 +395,7 @@ class FullApp(App[None], inherit_bindings=False):
         return self._edit(key)
 
     def _press_vi(self, key: str, character: str | None) -> bool:
-        """Let the prompt handle a key as vi does. Return False if vi means nothing by it."""
+        """Let the prompt handle a key as vi does. Return False if the key means nothing in vi."""
         effect = self.prompt.press_vi(key, character)
         if effect in ("previous", "next"):
             self.recall(-1 if effect == "previous" else 1)
@@ -554,7 +554,7 @@ class FullApp(App[None], inherit_bindings=False):
         assert self._search is not None, "it has the focus"
         self._searching = self._search.display = False
         self.give_focus(self.transcript)
-        # Of what was typed fast, Textual has not told us yet.
+        # Read the field itself: Textual reports fast typing late.
         self.transcript.mark(self._search.value if key == "enter" else "")
         if self.transcript.words and not self.transcript.find(forward=False):
             self.tell(f"{self.transcript.words!r} was not found")

@@ -19,7 +19,7 @@ from weft.tui.theme import Palette
 Chosen = TypeVar("Chosen")
 MAX_ROWS: Final = 500
 MIN_LIST_HEIGHT: Final = 3
-CHROME: Final = 8  # the lines of a picker that are no rows
+CHROME: Final = 8  # the lines of a picker besides its rows
 SHARE: Final = 0.9  # of the width and the height of the screen
 MAX_WIDTH: Final = 100
 _DAY, _HOUR, _MINUTE = 86_400_000, 3_600_000, 60_000

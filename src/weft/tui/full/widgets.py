@@ -88,7 +88,7 @@ class LineWidget(Widget):
         self._indent = indent
         self._drawn: dict[int, tuple[Line, Strip]] = {}
         self._rendered: tuple[Region, Size, list[Strip]] | None = None
-        self._area = Size(0, 0)  # of the lines that are rendered now: Textual takes long to find its size
+        self._area = Size(0, 0)  # the size that is rendered now, kept because Textual is slow to find it
 
     def render_lines(self, crop: Region) -> list[Strip]:
         # Textual would look up borders, padding and filters for each line; there are none. It asks for the lines of all
@@ -490,7 +490,7 @@ class PromptArea(TextArea):
         return self._vi is not None and not self._vi.is_inserting
 
     def press_vi(self, key: str, character: str | None) -> Effect | None:
-        """Handle a key as vi does. Return what else is to be done, or None if vi means nothing by the key."""
+        """Handle a key as vi does. Return what else the caller has to do, or None if the key means nothing in vi."""
         vi, text, cursor = self._vi, self.text, len(self.text_before_cursor)
         if vi is None or (vi.is_inserting and key != "escape"):
             return None
