@@ -152,7 +152,7 @@ def test_a_changed_prompt_names_the_first_difference_and_the_command_that_record
     assert 'recorded "Greet me.", asked "Greet us."' in done.stdout
     assert "at messages[0].content[0].text" in done.stdout
     command = "pytest --weft-record test_mine.py::test_it_greets"
-    assert f"If this change is meant, record the tape anew: {command}" in done.stdout
+    assert f"If this change is intended, record the tape again: {command}" in done.stdout
     # And that is what it does.
     record(tmp_path, "test_mine.py::test_it_greets")
     assert run_pytest(tmp_path).returncode == 0
@@ -165,7 +165,7 @@ def test_a_recorded_exchange_that_is_not_requested_fails_the_test(tmp_path: Path
     done = run_pytest(tmp_path)
     assert done.returncode == 1
     assert f"not requested: 1 recorded exchange of {tape}" in done.stdout
-    assert "record the tape anew: pytest --weft-record test_mine.py::test_it_greets" in done.stdout
+    assert "record the tape again: pytest --weft-record test_mine.py::test_it_greets" in done.stdout
 
 
 MANY = """

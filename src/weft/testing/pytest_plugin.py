@@ -16,7 +16,7 @@ MAX_NAME = 120
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("weft").addoption(
-        OPTION, action="store_true", help="record the tapes of weft_tape anew, from the real models"
+        OPTION, action="store_true", help="record the tapes of weft_tape again, from the real models"
     )
 
 

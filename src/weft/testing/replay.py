@@ -23,14 +23,14 @@ def recording(path: str | Path) -> Iterator[Recording]:
 
 @contextmanager
 def replaying(path: str | Path, *, record: str = "") -> Iterator[Replay]:
-    """Yield a tape that replays this file. Raise `AssertionError` at the end if a request was not on it, or if an
-    exchange was not requested; `record` is the command that would record the tape anew.
+    """Yield a tape that replays this file.
 
-    A run treats a request that is not on the tape as a failure of the model and ends normally, so only this error shows
-    it.
+    Raise `AssertionError` at the end if a request was not on the tape, or if a recorded exchange was not requested. To a run, a
+    request that is not on the tape is a failure of the model, and the run ends normally: only this error tells of it. `record` is
+    the command that records the tape again; the error shows it.
     """
     tape = Replay(str(path))
-    again = f"\nIf this change is meant, record the tape anew: {record}" if record else ""
+    again = f"\nIf this change is intended, record the tape again: {record}" if record else ""
     try:
         yield tape
     finally:

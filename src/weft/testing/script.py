@@ -174,7 +174,7 @@ class Script:
 
     def _add(self, move: AnyMove) -> None:
         steps = self._turns[-1].steps
-        # What the model says after a call, it says after the result; and a second text is a second response.
+        # Text after a call is a new response, because the model writes it after the result. So is a second text.
         ends = {Say: (Say, UseTool), Think: (Say, UseTool)}.get(type(move), ())
         if self._is_open and any(isinstance(each, ends) for each in steps[-1]):
             self._is_open = False
@@ -224,13 +224,15 @@ class ScriptPlayer:
         return playing.steps.pop(0)
 
     def _is_next(self, playing: PlayedTurn, prompts: list[str]) -> bool:
-        """Return True if the session has a new prompt that a turn expects, though its last one was not answered to its end."""
+        """Return True if a turn expects the new prompt of the session, although responses to its last prompt are left."""
         expected = (turn for turn in self._waiting if turn.expected is not None)
         return prompts != playing.prompts and any(turn.matches(prompts) for turn in expected)
 
     def _take_turn(self, prompts: list[str]) -> PlayedTurn:
         if not prompts:
-            raise ProviderError("the script is over, but the agent goes on after its last call: add .says(…)")
+            raise ProviderError(
+                "the script is over, but the agent continues after its last call: add .says(…)"
+            )
         for turn in self._waiting:
             if turn.matches(prompts):
                 self._waiting.remove(turn)

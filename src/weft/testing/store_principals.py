@@ -1,5 +1,7 @@
-"""Checks that the store of a principal must pass, over every kind of store. Each is given a function that opens the store of a
-principal, or that of the administrator, in one empty store."""
+"""Checks that the store of a principal must pass, in every kind of store.
+
+Each is given a function that opens the store of a principal, or that of the administrator, in one empty store.
+"""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -78,7 +80,7 @@ def _make_project(worktree: str) -> Project:
 
 
 async def _ask(question: Callable[[], Awaitable[Any]], *names: str) -> Any:
-    """Return all that a caller learns: the answer, or the error in words, with these names replaced so that two can be compared."""
+    """Return all that a caller learns: the answer, or the error as text. These names are replaced, so that two answers can be compared."""
     try:
         answered = repr(await question())
     except WeftError as error:
@@ -233,7 +235,7 @@ async def a_session_of_another_principal_cannot_be_taken_over(open_for: OpenFor)
 
 
 async def equal_message_ids_of_two_principals_do_not_mix(open_for: OpenFor) -> None:
-    """A client chooses the ids of its messages. A store that cannot keep two apart refuses the second, and says no more."""
+    """Clients choose the ids of messages. A store that cannot keep two equal ids apart refuses the second, and does not say why."""
     async with AsyncExitStack() as stack:
         stores = await _open_three(stack, open_for)
         await _fill(stores.ben, THEIRS, "herring")

@@ -220,7 +220,7 @@ async def a_denied_call_changes_nothing(tool_case: ToolCase, harness: ToolHarnes
     except NotPermittedError:
         pass
     else:
-        assert harness.asked == [], "it was denied the permission and continued"
+        assert harness.asked == [], "permission was denied, and the tool continued"
     assert read_files(harness.directory) == before
 
 

@@ -225,7 +225,7 @@ async def test_an_unexpected_prompt_fails_and_shows_both(script: Script, message
 async def test_a_script_that_ends_with_a_call_says_what_is_missing() -> None:
     provider = serve(Script().calls("read"))
     await respond(provider, ask("go"))
-    message = "the script is over, but the agent goes on after its last call: add .says(…)"
+    message = "the script is over, but the agent continues after its last call: add .says(…)"
     assert str(await fail(provider, request_after("go"))) == message
 
 
