@@ -83,11 +83,10 @@ class ChatScreen(Protocol):
 class ChatSetup(Struct, frozen=True, kw_only=True):
     """What a conversation needs besides the `Api`.
 
-    `run_command` carries out a slash command, and returns False if the text is not one. `to_parts` turns text into the parts of a
-    prompt, with the files and agents that it mentions. `to_resume` returns the command that continues a session. `trust` and
-    `describe_context` are None unless the project is on this machine. `is_remote` says that a server runs the sessions: they
-    continue when the person leaves. `scopes` says that grants can be limited to a turn or the project. `make_screen` returns the
-    other screen, full or inline.
+    `run_command` carries out a slash command, and returns False for other text. `to_parts` turns text into parts of a prompt, with the
+    files and agents that it mentions. `to_resume` returns the command that continues a session. `trust` and `describe_context` need a
+    project on this machine. `is_remote` says that a server runs the sessions: they continue when the person leaves. `scopes` says that
+    grants can be limited to a turn or the project. `make_screen` returns the other screen, full or inline.
     """
 
     now: Callable[[], int]
