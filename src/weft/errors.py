@@ -346,8 +346,8 @@ class ConfigError(WeftError):
 class SessionBusyError(WeftError):
     """Another run has the session. `owner` is the process, if it is known."""
 
-    def __init__(self, session: str, owner: str = "") -> None:
-        hint = f"{owner} is running it; wait until it is done" if owner else ""
+    def __init__(self, session: str, owner: str = "", *, hint: str = "") -> None:
+        hint = hint or (f"{owner} is running it; wait until it is done" if owner else "")
         super().__init__(f"Session {session} is busy", hint=hint)
         self.session = session
         self.owner = owner

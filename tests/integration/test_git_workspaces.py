@@ -505,7 +505,8 @@ async def test_a_session_of_a_workspace_runs_only_on_its_nodes_and_an_imported_c
         )
         with pytest.raises(SessionBusyError) as raised:
             await here.api.prompt(session.id, text_prompt("go"))
-        assert "a node with the git workspace loom" in raised.value.hint
+        expected = "only a node of the git workspace loom can run it: weft attach URL -s "
+        assert raised.value.hint == f"{expected}{session.id}"
         export = await here.api.export_session(session.id)
         assert (await here.api.import_session(export)).verdict == "same"
         assert get_weft_data(await here.api.get_session(session.id)).workspace == "loom"

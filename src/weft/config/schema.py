@@ -310,7 +310,7 @@ class Config(Struct, frozen=True, kw_only=True, omit_defaults=True):
     enterprise: EnterpriseConfig | None = None
     compaction: CompactionConfig | None = None
     experimental: ExperimentalConfig | None = None
-    # Keys of later versions of OpenCode that we do not support. They are listed so that a shared file causes no warnings.
+    # Keys of later versions of OpenCode. They are listed so that a shared file causes no warnings; only `subagent_depth` has an effect.
     shell: str | None = None
     skills: Any = None
     reference: Any = None

@@ -391,7 +391,7 @@ def to_compaction(config: Config) -> CompactionPolicy:
 
 
 def to_subtasks(config: Config) -> SubtaskLimits:
-    # Later versions of OpenCode call it `subagent_depth`; 1.1.34 refuses a file with that key.
+    # Later versions of OpenCode have `subagent_depth` at the root; 1.1.34 refuses a file with that key.
     experimental, defaults = config.experiments, SubtaskLimits()
     own = config.weft_settings
     seconds = own.deadlines.subtask if own.deadlines else None

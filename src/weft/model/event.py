@@ -21,6 +21,7 @@ from weft.model.wire import Wire
 
 
 class Event(Wire, frozen=True, kw_only=True):
+    # `type` is its name for clients. If `whole` names a field, clients get the value of that field instead of an object of all fields.
     type: ClassVar[str]
     whole: ClassVar[str] = ""
 
@@ -158,7 +159,7 @@ class SessionFailed(Event, frozen=True, kw_only=True):
 
 
 class SessionWarned(Event, frozen=True, kw_only=True):
-    """A warning for the person: most of a budget is spent, or a budget cannot be enforced. Nothing has failed yet."""
+    """A warning for the person: about a budget, an MCP server, changes of files that are not recorded, or a share. The run continues."""
 
     type: ClassVar[str] = "session.warning"
 

@@ -20,7 +20,7 @@ from weft.model.wire import Wire, encode, from_plain, to_plain
 from weft.permission.requests import OpenRequest, RequestAnswer
 from weft.permission.storage import RecordStore, end_key, log_key
 
-# * allowed, denied: by a rule, a grant or a setting
+# * allowed, denied: by a rule, a grant, a plugin or the answer to an earlier request
 # * asked, answered: a person was asked, and answered
 # * unanswered: nobody answered in time
 # * withdrawn: the run was aborted

@@ -18,6 +18,7 @@ from weft.model.wire import Wire
 from weft.permission.policy import AskPolicy
 from weft.permission.storage import ItemStore
 
+# An older request is dropped when the next one is stored. docs/guides/permissions.md and docs/guides/ci.md promise a week.
 MAX_AGE_MS = 7 * 24 * 3600 * 1000
 
 

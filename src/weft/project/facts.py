@@ -1,4 +1,4 @@
-"""Values for identifying the project of a directory: the facts, the identity, and what has to be stored. Pure."""
+"""Values for identifying the project of a directory: the facts, the identity, and what has to be stored (pure)."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Identify the project of a checkout. Pure.
+"""Identify the project of a checkout (pure).
 
 The id of a project is OpenCode's, the first root commit, so that both programs see the same sessions. But a root commit
 is weak evidence: it changes when history is rewritten, and clones share it. So stronger evidence comes first: the id

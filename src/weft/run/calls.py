@@ -1,4 +1,7 @@
-"""Run tool calls: find the tool, check the arguments, ask for permission, run it, store the result."""
+"""Run tool calls: store each as running, check whether it loops or was interrupted, run its tool, store the result.
+
+Whether a call is permitted is up to its tool, which asks by `ctx.ask` before it acts.
+"""
 
 import asyncio
 from collections.abc import Collection, Iterable

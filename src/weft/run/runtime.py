@@ -96,7 +96,8 @@ class FilesInPlace:
     async def take_over(self, session: SessionInfo) -> SessionInfo:
         workspace = get_weft_data(session).workspace
         if workspace:
-            raise SessionBusyError(session.id, f"a node with the git workspace {workspace}")
+            hint = f"only a node of the git workspace {workspace} can run it: weft attach URL -s {session.id}"
+            raise SessionBusyError(session.id, hint=hint)
         return session
 
     async def store(self, session: SessionInfo, history: Sequence[MessageWithParts]) -> None:

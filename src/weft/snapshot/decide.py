@@ -1,7 +1,7 @@
-"""Decide per file, three-way, what a restore does. Pure.
+"""Decide for each file, by a three-way comparison, what a restore does (pure).
 
 Starting from the current file, patches are undone from the newest to the oldest as long as the file is what the agent
-left. Where it is not, the user changed it in between, and the walk ends.
+left. Where it is not, the person changed it in between, and the walk ends.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

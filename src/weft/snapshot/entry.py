@@ -1,4 +1,4 @@
-"""File entries and trees in git's format. Pure."""
+"""File entries and trees in git's format (pure)."""
 
 import hashlib
 import stat

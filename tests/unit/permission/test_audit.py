@@ -11,6 +11,7 @@ from given.gate_harness import NOW, PROJECT, make_caller, make_gate_harness, rul
 from weft.local.permissions import PermissionSettings, open_gates
 from weft.model.event import Event
 from weft.permission.audit import (
+    MAX_WAITING,
     AuditChain,
     AuditEntry,
     AuditLog,
@@ -190,6 +191,17 @@ async def test_a_cancelled_write_is_completed_and_not_repeated() -> None:
         await writing
     await log.try_flush()
     assert list(read_entries(await store.read_log(log_key(PROJECT)))) == [(1, entry(1))]
+
+
+async def test_the_oldest_of_too_many_waiting_records_are_lost_and_the_log_says_how_many() -> None:
+    stored = StoredChain()
+    log = AuditLog(stored.chain)
+    for number in range(MAX_WAITING + 2):
+        log.note(entry(number))
+    await log.flush()
+    lost, *written = [found for _, found in read_entries(await stored.lines())]
+    assert lost == AuditEntry(time=2, what="lost", count=2)
+    assert written == [entry(number) for number in range(2, MAX_WAITING + 2)]
 
 
 @given(st.data())

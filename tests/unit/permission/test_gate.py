@@ -224,6 +224,16 @@ async def test_a_grant_for_a_turn_ends_with_its_run() -> None:
     assert await harness.gate.list_grants() == []
 
 
+async def test_a_grant_for_a_turn_that_never_ends_is_valid_for_a_day() -> None:
+    harness = make_gate_harness()
+    day = 24 * 3600 * 1000
+    assert (await grant_always(harness, "ls", scope="turn")).expires == NOW + day
+    harness.events.clear()
+    assert (await grant_always(harness, "ls", scope="turn", expires=NOW + 2 * day)).expires == NOW + day
+    harness.events.clear()
+    assert (await grant_always(harness, "ls", scope="turn", expires=NOW + 1)).expires == NOW + 1
+
+
 async def test_a_grant_of_a_session_is_removed_with_it() -> None:
     harness = make_gate_harness()
     await grant_always(harness, "ls")
@@ -370,6 +380,19 @@ async def test_without_a_person_a_request_is_refused_at_once_with_a_hint() -> No
         PermissionAsked(request=request),
         PermissionReplied(session_id=SESSION, request_id=request.id, reply="reject"),
     ]
+
+
+async def test_a_request_that_nobody_answers_stays_open_for_a_week() -> None:
+    harness = make_gate_harness(answered=False)
+    first, second, third = harness.request("ls"), harness.request("pwd"), harness.request("id")
+    week = 7 * 24 * 3600 * 1000
+    for request, later in ((first, week - 1), (second, 1), (third, 0)):
+        with pytest.raises(UnansweredError):
+            await harness.gate.let_pass(request, make_caller())
+        if request is second:
+            assert [each.permission for each in await harness.gate.pending()] == [first, second]
+        harness.clock.turn(later)
+    assert [each.permission for each in await harness.gate.pending()] == [second, third]
 
 
 async def test_an_unanswered_request_can_be_allowed_or_denied_without_ending_the_run() -> None:
