@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 
@@ -25,6 +25,9 @@ class CannedServer:
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(
+            lambda _: writer.transport.abort()
+        )  # also if it is cancelled before it has begun
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -32,17 +35,13 @@ class CannedServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
             while head := await reader.readuntil(b"\r\n\r\n"):
                 path = head.split(b" ")[1].decode().partition("?")[0]
                 self.asked.append(path)
                 if self.silent:
                     await asyncio.Event().wait()
                 await self._answer(path, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.transport.abort()
 
     async def _answer(self, path: str, writer: asyncio.StreamWriter) -> None:
         if path == "/event":

@@ -28,6 +28,8 @@ class CuttingProxy:
         task = asyncio.ensure_future(self._forward(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Also if it is cancelled before it has begun, or before it has reached the server.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     async def redirect(self, url: str) -> None:
         """Forward to another server from now on, and cut all connections."""
@@ -49,9 +51,8 @@ class CuttingProxy:
             pass  # the client has hung up
         finally:
             going.cancel()
+            there.transport.abort()
             await asyncio.gather(going, return_exceptions=True)
-            for end in (there, writer):
-                end.transport.abort()
 
     def draw_cut(self, request: bytes) -> int | None:
         """Return after how many bytes the response is cut, or None if it is not."""

@@ -16,11 +16,21 @@ from weft.local.open import OpenOptions, open_directory
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ErrorState, ModelRef, TextPart, ToolPart
+from weft.plugin.worker import PluginWorker
 from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import AnyMove, ScriptedProvider
 
 MODEL = ModelRef(provider_id="scripted", model_id="test")
+
+
+@asynccontextmanager
+async def open_worker(name: str) -> AsyncIterator[PluginWorker]:
+    worker = PluginWorker(name)
+    try:
+        yield worker
+    finally:
+        await worker.close()
 
 
 class Project:

@@ -175,6 +175,7 @@ def plant_leases_that_nobody_renews(_: SimulatedCluster, monkeypatch: pytest.Mon
 
 
 def plant_dead_runs_that_nobody_settles(_: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.run.runner.ClosedHistories.has_open", lambda *_: False)
     monkeypatch.setattr("weft.run.runner.to_settling_events", lambda _: [])
 
 

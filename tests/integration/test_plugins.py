@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.plugins import Project, list_calls, prompt, text_of
+from given.plugins import Project, list_calls, open_worker, prompt, text_of
 from weft.errors import BlockedError
 from weft.host.clock import SystemClock
 from weft.local.open import open_directory
@@ -31,7 +31,6 @@ from weft.plugin.hooks import (
 )
 from weft.plugin.loader import HookFunction
 from weft.plugin.tools import tool
-from weft.plugin.worker import open_worker
 from weft.provider.scripted import Say, UseTool
 
 TOLD = CallHookInput(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})

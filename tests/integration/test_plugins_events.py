@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from given.plugins import Project, prompt
+from given.plugins import Project, open_worker, prompt
 from weft.bus import Bus
 from weft.host.clock import SystemClock
 from weft.local.plugin_host import apply_changes, drain_listeners, make_plugin_listeners
@@ -17,7 +17,6 @@ from weft.model.event import FileEdited
 from weft.plugin.chain import FaultCounter, HookChain, register_function
 from weft.plugin.hooks import Happened
 from weft.plugin.loader import HookFunction
-from weft.plugin.worker import open_worker
 from weft.provider.scripted import Say
 
 

@@ -2,20 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from given.plugins import Project, list_calls, prompt, text_of
+from given.plugins import Project, list_calls, open_worker, prompt, text_of
 from weft.errors import ConfigError
 from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
 from weft.plugin.chain import FaultCounter, HookChain, register_function
 from weft.plugin.hooks import CHAT_PARAMS, TOOL_AFTER, CallHookInput, CallOutcome
 from weft.plugin.loader import HookFunction
-from weft.plugin.worker import PluginWorker
 from weft.provider.scripted import Say, UseTool
 from weft.testing.clock import HandClock
 
@@ -26,15 +24,6 @@ SCRIPT = (
 )
 TOLD = CallHookInput(tool="read", session_id=SessionID("ses_x"), call_id="call_x", args={})
 NOW = CallOutcome(title="t", output="o", metadata={"a": [1]})
-
-
-@asynccontextmanager
-async def open_worker(name: str) -> AsyncIterator[PluginWorker]:
-    worker = PluginWorker(name)
-    try:
-        yield worker
-    finally:
-        await worker.close()
 
 
 HOSTILE = """

@@ -18,7 +18,7 @@ import pytest
 
 from given.engine import NOW, InstantClock
 from given.http_server import serve_project
-from given.plugins import Project
+from given.plugins import Project, open_worker
 from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
 from weft.config.schema import Config
@@ -31,7 +31,6 @@ from weft.model.message import AssistantMessage
 from weft.model.part import ModelRef
 from weft.model.provider import AuthMethod, AuthPrompt, LoginInstructions, OAuth
 from weft.plugin.auth import Authorized, OAuthMethod, PluginAuth, list_auths, to_plugin_login
-from weft.plugin.worker import open_worker
 from weft.provider.github_login import parse_server
 from weft.testing.clock import HandClock
 
