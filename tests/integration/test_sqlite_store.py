@@ -41,7 +41,7 @@ from weft.model.wire import encode
 from weft.store.lease import LeaseToken
 from weft.store.reader import open_reader
 from weft.store.rows import build_session_query
-from weft.store.sqlite.connection import SqliteOptions, make_store_error
+from weft.store.sqlite.connection import BusyWait, SqliteOptions, make_store_error
 from weft.store.sqlite.database import (
     APPLICATION_ID,
     DatabaseFile,
@@ -406,6 +406,15 @@ async def test_a_writer_that_never_ends_is_named_after_a_deadline(path: Path) ->
         other.execute("ROLLBACK")
         other.close()
         await store.apply(SessionCreated(info=session()))
+
+
+def test_time_in_which_the_whole_machine_stood_still_does_not_count_as_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = iter([0.0, 60.0, 60.0, 60.04])
+    monkeypatch.setattr("weft.store.sqlite.connection.monotonic", lambda: next(times))
+    wait = BusyWait(0.12)
+    assert [wait(attempts) for attempts in range(3)] == [True, True, False]
 
 
 def test_every_error_of_sqlite_has_a_hint() -> None:

@@ -16,6 +16,7 @@ from weft.host.files import wait_randomly
 MIN_LIBRARY = (3, 51, 3)
 # A plain timeout lets unlucky processes wait for seconds. Short random pauses are faster and fairer.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.003
+LONGEST_COUNTED = 0.1
 BUSY_SECONDS = 30.0
 # A log of changes (WAL) that was emptied keeps this many bytes of its file.
 JOURNAL_BYTES = 16 << 20
@@ -129,19 +130,22 @@ def write_transaction(connection: apsw.Connection) -> Generator[None]:
 
 
 class BusyWait:
-    """Waits while another process writes: for random moments, until a deadline."""
+    """Waits while another process writes: for random moments, until they add up to so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._deadline = 0.0
+        self._waited = 0.0
 
     def __call__(self, attempts: int) -> bool:
-        """Wait a moment and return True, or return False after the deadline. `attempts` counts the calls before this one."""
+        """Wait a moment and return True, or return False after too many. `attempts` counts the calls before this one."""
         if attempts == 0:
-            self._deadline = monotonic() + self._seconds
-        elif monotonic() > self._deadline:
+            self._waited = 0.0
+        elif self._waited > self._seconds:
             return False
+        began = monotonic()
         wait_randomly(SHORTEST_PAUSE, LONGEST_PAUSE)
+        # A machine that sleeps or stalls stops all processes: nobody has written too long meanwhile.
+        self._waited += min(monotonic() - began, LONGEST_COUNTED)
         return True
 
 
