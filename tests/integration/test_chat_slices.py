@@ -71,6 +71,22 @@ async def test_what_is_typed_while_a_session_is_opened_is_sent_to_it() -> None:
         assert len(await engine.api.list_messages(session.id)) == 2
 
 
+async def test_what_a_command_answered_before_the_first_session_stays_on_the_screen() -> None:
+    class NotingScreen(HastyScreen):
+        async def run(self, chat: Chat) -> None:
+            chat.note("nothing is granted")
+            while not self.shown:  # noqa: ASYNC110  the screen has no event for it
+                await asyncio.sleep(0)
+            await super().run(chat)
+
+    setup = ChatSetup(now=lambda: 1, run_command=run_command, to_parts=to_parts, to_resume=str)
+    async with open_engine([Say(text="Hello.")]) as engine:
+        chat = Chat(engine.api, NotingScreen(), setup)
+        await chat.run()
+    assert chat.items[0] == NoticeItem(kind="note", text="nothing is granted")
+    assert any(isinstance(item, AnswerItem) for item in chat.items)
+
+
 async def test_a_large_output_is_shown_in_slices_between_key_presses(tmp_path: Path) -> None:
     setup = ChatSetup(now=lambda: 1, run_command=run_command, to_parts=to_parts, to_resume=str)
     async with open_engine(tmp_path) as engine:

@@ -480,10 +480,10 @@ class Chat:
         self._dirty.set()
 
     def _show_session(self, session: SessionInfo, base: Spent | None) -> SessionView:
+        self.items = [] if self.session else self.items  # what commands answered before it stays
         self.session, self.view = session, SessionView(session.id, base=base)
         self.view.set_session(session)
-        self.items, self.watched, self._oldest = [], None, None
-        self._answers = {}
+        self.watched, self._oldest, self._answers = None, None, {}
         self._dirty.set()
         return self.view
 
