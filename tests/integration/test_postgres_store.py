@@ -33,15 +33,18 @@ from weft.model.event import (
     SessionDeleted,
     SessionUpdated,
 )
-from weft.model.ids import SessionID
+from weft.model.ids import ProjectID, SessionID
 from weft.model.part import TextPart
 from weft.model.session import SessionInfo
+from weft.model.session_query import SessionQuery
 from weft.store.contract import Store
 from weft.store.lease import LeaseToken
 from weft.store.maintenance import open_maintenance
+from weft.store.postgres.documents import DIALECT
 from weft.store.postgres.migration import get_newest_version
 from weft.store.postgres.store import PostgresStore, open_postgres_store
 from weft.store.reader import open_reader
+from weft.store.rows import build_session_query
 from weft.store.url import open_store, store_exists
 from weft.testing.clock import HandClock
 from weft.testing.store_values import (
@@ -639,6 +642,38 @@ async def test_numbers_and_ids_that_no_column_can_hold_are_kept_in_documents(sto
 
 
 # --- reading without an event loop ---
+
+
+PAGE_QUERY = SessionQuery(project_id=ProjectID("p1"), order="updated", limit=5)
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (PAGE_QUERY, "session_project_updated"),
+        (replace(PAGE_QUERY, order="created"), "session_project_created"),
+        (replace(PAGE_QUERY, project_id=None), "session_updated"),
+        (replace(PAGE_QUERY, project_id=None, order="created"), "session_created"),
+        (replace(PAGE_QUERY, start=1, end=2), "session_project_updated"),
+        (replace(PAGE_QUERY, search="loom"), "session_project_updated"),
+        (SessionQuery(parent_id=SESSION), "session_parent"),
+    ],
+)
+async def test_a_page_of_sessions_is_read_in_the_order_of_an_index(
+    store: PostgresStore, query: SessionQuery, index: str
+) -> None:
+    # Postgres reads a small table whole whatever its indexes are.
+    many = [
+        SessionCreated(info=session(f"ses_{number:05}", project=f"p{number % 20}", created=number))
+        for number in range(3000)
+    ]
+    await store.apply(*many)
+    await store.database.fetch("ANALYZE {schema}.session")
+    built = build_session_query(query, DIALECT)
+    plan = await store.database.fetch(
+        f"EXPLAIN SELECT id, document FROM {{schema}}.session {built.sql}", *built.values
+    )
+    assert any(f"using {index} on session" in row[0] for row in plan), plan
 
 
 async def test_a_reader_works_in_a_thread_whose_event_loop_runs(url: str, store: PostgresStore) -> None:

@@ -41,7 +41,7 @@ from weft.model.wire import encode
 from weft.store.lease import LeaseToken
 from weft.store.reader import open_reader
 from weft.store.rows import build_session_query
-from weft.store.sqlite.connection import BusyWait, SqliteOptions, make_store_error
+from weft.store.sqlite.connection import JOURNAL_BYTES, BusyWait, SqliteOptions, make_store_error
 from weft.store.sqlite.database import (
     APPLICATION_ID,
     DatabaseFile,
@@ -586,6 +586,15 @@ async def test_the_log_of_changes_stays_bounded(store: SqliteStore, path: Path) 
         largest = max(largest, get_size(log))
     written = 30 << 20
     assert largest < MAX_LOG_PAGES * PAGE + (4 << 20) < written
+
+
+async def test_the_log_shrinks_again_after_one_large_write(store: SqliteStore, path: Path) -> None:
+    log = Path(f"{path}-wal")
+    await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "x" * (24 << 20))))
+    assert get_size(log) > JOURNAL_BYTES
+    # The log was moved into the database after that commit, so the next one begins it anew.
+    await store.apply(PartUpdated(part=text("prt_2", "small")))
+    assert get_size(log) <= JOURNAL_BYTES
 
 
 async def test_deleting_a_session_leaves_nothing_behind(store: SqliteStore, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Each program continues a session that the other one began, and asks the model exactly once for every prompt."""
 
 import json
+import shutil
 
 import pytest
 
@@ -63,3 +64,24 @@ async def test_opencode_continues_a_session_of_weft(sandbox: Sandbox, model: Fak
         ]
         messages = await weft.store.list_messages(session)
     assert texts(messages) == ["one?", "One.", "two?\n", "Two.", "three?", "Three."]
+
+
+async def test_opencode_continues_a_session_that_was_migrated_from_sqlite(
+    sandbox: Sandbox, model: FakeModel
+) -> None:
+    database = f"sqlite:{sandbox.project.parent / 'sessions.db'}"
+    tree = f"file:{sandbox.storage}"
+    async with open_engine(sandbox, [Say(text="One.")]) as weft:
+        session = (await weft.api.create_session(SessionInput(title="Begun by weft"))).id
+        await weft.api.prompt(session, make_prompt("one?"))
+    sandbox.weft("storage", "migrate", tree, database)
+    shutil.rmtree(sandbox.storage)
+    sandbox.weft("storage", "migrate", database, tree)
+    prompt_opencode(sandbox, model, session, "two?", "Two.")
+    [request] = model.requests
+    assert to_conversation(request) == [("user", "one?"), ("assistant", "One."), ("user", "two?\n")]
+    async with open_sandbox_store(sandbox) as store:
+        messages = await store.list_messages(session)
+        info = await store.get_session(session)
+    assert texts(messages) == ["one?", "One.", "two?\n", "Two."]
+    assert parse_strictly(sandbox.opencode("export", session)) == to_export(info, messages)
