@@ -311,9 +311,11 @@ class FileStore:
             self._check_leases(leases)
             stored = self._get_session(id)
             edited = editor(stored)
-            if events or edited != stored:
+            # One document alone needs no write-ahead note, so one that does not change is left as it is.
+            changed = [*events, SessionUpdated(info=edited)] if edited != stored else [*events]
+            if changed:
                 with self._cache.writing(events):
-                    self._write([*events, SessionUpdated(info=edited)], held, flush=True)
+                    self._write(changed, held, flush=True)
         return edited
 
     def _write(
