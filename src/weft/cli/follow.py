@@ -210,7 +210,7 @@ async def _wait_for_answer(
 ) -> MessageWithParts:
     """Send the prompt and return the answer.
 
-    If not even a failure could be stored, return the prompt instead: an event has said how the run ended.
+    If not even its failure could be stored, return the newest message. Raise the error if the run never started.
     """
     try:
         match input:

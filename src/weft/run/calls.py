@@ -335,7 +335,7 @@ class ToolCalls:
         self._running.add(started.call_id)
         tasks.create_task(self._run(started))
 
-    async def settle(self, outcome: CallDone | CallFailed) -> None:
+    async def store_result(self, outcome: CallDone | CallFailed) -> None:
         """Store the result of a call, and the files that a child session changed for it."""
         self._running.discard(outcome.call_id)
         self.refused |= isinstance(outcome, CallFailed) and outcome.refused
@@ -429,7 +429,7 @@ class ToolCalls:
         return was_blocked(list_calls(before, self._answer.step.prompt))
 
     async def _check_interrupted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
-        """Ask before repeating a call that a crash interrupted: only a person can tell whether it took effect."""
+        """Ask before repeating a call that a crash interrupted, unless its verdict proves that this is safe."""
         if not was_interrupted(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
             return None
         try:
