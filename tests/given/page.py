@@ -72,6 +72,10 @@ SCRIPTS: Mapping[str, Sequence[Sequence[AnyMove]]] = {
         [UseTool(tool="bash", input={"command": "echo warp and weft", "description": "Say two words"})],
         [Say(text="The shell has spoken.")],
     ],
+    "outside": [
+        [UseTool(tool="bash", input={"command": "ls ../looms", "description": "Look next door"})],
+        [Say(text="There are looms.")],
+    ],
     "todos": [
         [
             UseTool(

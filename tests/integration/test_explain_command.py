@@ -102,7 +102,7 @@ def test_the_exit_code_is_the_verdict(
 def test_a_person_gets_a_table_and_a_sentence(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "explain", "make", "--agent", "plan"]) == ExitCode.ASK
     assert capsys.readouterr().out == (
-        "verdict  permission  what  rule           source    why\n"
+        "verdict  permission  what  rule           source    reason\n"
         "ask      bash        make  bash make ask  built in  it may change files, and edit is denied\n"
         "\n"
         "ask: a person decides before it runs (agent plan)\n"

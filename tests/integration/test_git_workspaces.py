@@ -44,7 +44,7 @@ from weft.store.memory import MemoryStore
 from weft.store.ownership import OwnedStore
 from weft.testing.clock import HandClock
 from weft.undo.changes import ChangeTotals
-from weft.undo.recovery import UndoContext
+from weft.undo.context import UndoContext
 from weft.worktree.clone import check_repository
 
 SESSION = SessionID("ses_1")

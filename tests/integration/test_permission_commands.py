@@ -43,7 +43,7 @@ def log_path(root: str) -> Path:
 
 
 def make_refused_request(
-    root: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
+    root: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None, why: str = ""
 ) -> str:
     """Return the id of a permission request that a run without a user could not get answered."""
 
@@ -51,10 +51,11 @@ def make_refused_request(
         harness = make_gate_harness(
             root, project=project or get_project(), answered=False, seed=str(patterns)
         )
+        request = harness.request(
+            *patterns, session_id=session, always=("git *",), metadata={"why": [why]} if why else {}
+        )
         with pytest.raises(UnansweredError) as error:
-            await harness.gate.let_pass(
-                harness.request(*patterns, session_id=session, always=("git *",)), make_caller(root=session)
-            )
+            await harness.gate.let_pass(request, make_caller(root=session))
         await harness.storage.audit.flush()
         return error.value.request
 
@@ -97,7 +98,17 @@ def test_open_requests_are_listed_with_their_patterns(root: str, capsys: pytest.
         "over",
     )
     run_command(["permission", "list"])
-    assert "bash: git push" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "bash: git push" in shown
+    assert "a rule asks for it" in shown
+
+
+def test_open_requests_are_listed_with_their_reasons(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    make_refused_request(root, "rm x", why="it may change files, and edit is denied")
+    run_command(["permission", "list"])
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["id", "run", "agent", "wants", "why", "asked"]
+    assert "it may change files, and edit is denied" in row
 
 
 def test_an_approval_is_used_for_the_next_equal_request(

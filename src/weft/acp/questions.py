@@ -34,7 +34,7 @@ from weft.model.event import (
     QuestionReplied,
 )
 from weft.model.ids import SessionID
-from weft.model.permission import PermissionRequest, Question, QuestionRequest, Reply
+from weft.model.permission import PermissionRequest, Question, QuestionRequest, Reply, list_request_facts
 
 REPLIES: Final[dict[str, Reply]] = {"once": "once", "always": "always"}
 DISMISS: Final = "dismiss"
@@ -131,7 +131,7 @@ class EditorQuestions:
                 tool_call_id=to_call_id(request, updates),
                 title=shorten(subject, MAX_NAME_LENGTH),
                 status="pending",
-                content=list(describe_change(request)) or None,
+                content=[*describe_change(request), *describe_reason(request)] or None,
                 raw_input=shorten_values(request.metadata),
             )
         content: list[CallContent] = [*call.requested_diffs()]
@@ -145,7 +145,7 @@ class EditorQuestions:
             title=call.title(),
             kind=call.kind,
             status="pending",
-            content=content or list(describe_change(request)) or None,
+            content=[*(content or describe_change(request)), *describe_reason(request)] or None,
             locations=call.locations() or None,
             raw_input=shorten_values(call.input),
         )
@@ -238,6 +238,12 @@ def describe_change(request: PermissionRequest) -> Iterator[CallContent]:
             yield to_diff(path, None if change.get("type") == "add" else before, after)
     if not list_changes(request.metadata) and isinstance(diff := request.metadata.get("diff"), str):
         yield to_text_content(shorten(diff, MAX_DIFF_LENGTH))
+
+
+def describe_reason(request: PermissionRequest) -> Iterator[CallContent]:
+    """Yield why the request is made, as one text, if its metadata says so."""
+    if facts := list(list_request_facts(request.metadata)):
+        yield to_text_content(shorten("\n".join(facts), MAX_DIFF_LENGTH))
 
 
 def list_question_options(question: Question) -> Iterator[PermissionOption]:

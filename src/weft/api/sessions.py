@@ -135,7 +135,7 @@ class Transfers(Protocol):
 
 
 class Moves(Protocol):
-    """Sessions that other machines hand over to the checkout of this `Api`, with their files.
+    """Sessions that are moved from other machines to the checkout of this `Api`, with their files.
 
     * `offer` checks everything that can be known before the bundle is sent, changes neither sessions nor files, and returns how much
       of the bundle is here already. It raises `ConflictError` if the checkout is at another commit, has uncommitted changes, or the

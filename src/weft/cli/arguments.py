@@ -62,7 +62,7 @@ def add_continuation(parser: argparse.ArgumentParser) -> None:
     add(
         "-c",
         "--continue",
-        dest="go_on",
+        dest="continue_last",
         action="store_true",
         help="continue the last session of this checkout or directory",
     )

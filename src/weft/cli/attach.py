@@ -65,7 +65,7 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
 
 def attach(args: argparse.Namespace) -> int:
     check_session_options(args)
-    if args.workspace and (args.session or args.go_on or args.dir != "."):
+    if args.workspace and (args.session or args.continue_last or args.dir != "."):
         raise InvalidInputError(
             "--workspace", "it begins a session in a directory of its own", hint="leave out -s, -c and --dir"
         )
@@ -84,7 +84,9 @@ async def _talk(args: argparse.Namespace) -> int:
         return await _talk_in_terminal(args, directory)
     options = ConnectionOptions(directory=directory, patience=None, notice=print_notice)
     async with open_remote(args.url, options) as api:
-        session = await choose_or_create_session(api, args, "") if args.session or args.go_on else None
+        session = (
+            await choose_or_create_session(api, args, "") if args.session or args.continue_last else None
+        )
         console = AttachConsole(api, model=model, agent=args.agent, variant=args.variant)
         print(f"{_describe_server(api)}; Ctrl-C interrupts, Ctrl-D leaves, /help says more", file=sys.stderr)
         return await console.talk(session)

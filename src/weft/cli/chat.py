@@ -118,7 +118,7 @@ async def talk(
     """Talk over an `Api` until the person leaves, and say what was done and how to continue."""
     parse_model(args.model)
     args.title = None
-    session = await choose_or_create_session(api, args, "") if args.session or args.go_on else None
+    session = await choose_or_create_session(api, args, "") if args.session or args.continue_last else None
 
     def make_screen(full: bool) -> Awaitable[ChatScreen]:
         return make_chat_screen(api, args.dir, full=full, plain=args.ax, warn=notices.warn)

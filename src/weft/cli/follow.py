@@ -23,7 +23,7 @@ from weft.model.event import Event, PermissionAsked, PublishedEvent, QuestionAsk
 from weft.model.ids import PermissionID, SessionID
 from weft.model.input import CommandInput, PromptInput
 from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.permission import PermissionRequest
+from weft.model.permission import PermissionRequest, list_request_facts
 from weft.model.session import SessionInfo
 from weft.model.transcript import SessionDescendants
 
@@ -102,6 +102,8 @@ class UnansweredRequests:
         for request in self._requests.values():
             what = f"{request.permission} {', '.join(request.patterns)}"
             yield f"{paint.yellow('refused:')} nobody was there to allow {sanitize(what)}"
+            for fact in list_request_facts(request.metadata):
+                yield f"         {sanitize(fact)}"
             if self._answerable:
                 yield f"         weft permission reply {request.id} once   (or always), then continue with weft run -c"
 
@@ -210,7 +212,7 @@ async def _wait_for_answer(
 ) -> MessageWithParts:
     """Send the prompt and return the answer.
 
-    If not even a failure could be stored, return the prompt instead: an event has said how the run ended.
+    If not even its failure could be stored, return the newest message. Raise the error if the run never started.
     """
     try:
         match input:

@@ -51,6 +51,7 @@ LAST = "last"
 REQUEST_HINT = "weft permission list shows the open requests"
 ALWAYS_SETTING = ("experimental", "weft", "asking", "always")
 GRANT_HINT = "weft permission grants lists them"
+REQUEST_HEADER = ("id", "run", "agent", "wants", "why", "asked")
 GRANT_HEADER = ("id", "allows", "agent", "reaches", "given", "by", "until")
 EXIT_CODE_BY_ACTION: dict[Action, ExitCode] = {
     "allow": ExitCode.DONE,
@@ -62,7 +63,7 @@ VERDICT_TEXTS: dict[Action, str] = {
     "ask": "ask: a person decides before it runs",
     "deny": "denied: it does not run",
 }
-EXPLAIN_HEADER = ("verdict", "permission", "what", "rule", "source", "why")
+EXPLAIN_HEADER = ("verdict", "permission", "what", "rule", "source", "reason")
 BUILT_IN = "built in"
 EXPLAIN_EPILOG = """Each line is something that the bash tool would ask permission for, with the rule that decides: permission, pattern, action.
 The rules are those of the agent and of the configuration. Rules of a session, grants and plugins are not considered:
@@ -91,10 +92,17 @@ def list_requests(args: argparse.Namespace) -> int:
     elif rows:
         paint, time = Paint(sys.stdout), now()
         cells = [
-            (row["id"], row["state"], row["agent"], _format_request(row), format_age(time - row["asked"]))
-            for row in rows
+            (
+                row["id"],
+                row["state"],
+                row["agent"],
+                _format_request(row),
+                _format_why(request),
+                format_age(time - row["asked"]),
+            )
+            for request, row in zip(requests, rows, strict=True)
         ]
-        print("\n".join(to_table(("id", "run", "agent", "wants", "asked"), cells, paint)))
+        print("\n".join(to_table(REQUEST_HEADER, cells, paint)))
     else:
         elsewhere = "" if args.all else "; --all includes the other projects"
         print_note(f"no agent waits for permission here{elsewhere}")
@@ -147,6 +155,18 @@ def _format_request(row: dict[str, Any]) -> str:
     if "permission" in row:
         return f"{row['permission']}: {', '.join(row['patterns'])}"
     return " ".join(row["questions"])
+
+
+def _format_why(request: OpenRequest) -> str:
+    """Say why a permission is asked for: a question has no such reason."""
+    if request.permission is None:
+        return ""
+    why = request.permission.metadata.get("why")
+    return (
+        ", ".join(str(each) for each in why)
+        if isinstance(why, list | tuple) and why
+        else "a rule asks for it"
+    )
 
 
 def add_reply_arguments(parser: argparse.ArgumentParser) -> None:

@@ -48,7 +48,7 @@ def read_prompt(args: argparse.Namespace) -> str:
     """
     text = join_message(args.message, read_piped(sys.stdin))
     check_session_options(args)
-    if not text.strip() and not (args.session or args.go_on or args.command):
+    if not text.strip() and not (args.session or args.continue_last or args.command):
         raise InvalidInputError("prompt", "it is missing", hint=_explain_missing_prompt(args))
     return text
 
@@ -82,11 +82,11 @@ def read_piped(stdin: TextIO | None) -> str:
 
 def check_session_options(args: argparse.Namespace) -> None:
     """Raise `InvalidInputError` if two sessions were named, or if `--fork` was passed without one to copy."""
-    if args.session and args.go_on:
+    if args.session and args.continue_last:
         raise InvalidInputError(
             "-c", "-s names the session to continue already", hint="leave out one of the two"
         )
-    if args.fork and not (args.session or args.go_on):
+    if args.fork and not (args.session or args.continue_last):
         raise InvalidInputError(
             "--fork", "there is no session to copy", hint="name it with -s, or pass -c for the last one"
         )
@@ -97,7 +97,7 @@ def check_session_options(args: argparse.Namespace) -> None:
 
 async def choose_or_create_session(api: Api, args: argparse.Namespace, text: str) -> SessionInfo:
     """Return the session that `-s` or `-c` names, or a copy of it with `--fork`; else create one."""
-    if args.session or args.go_on:
+    if args.session or args.continue_last:
         session = await (find_typed_session(api, args.session) if args.session else get_last_session(api))
         return await api.fork_session(session.id) if args.fork else session
     return await api.create_session(SessionInput(title=to_title(args.title, text)))

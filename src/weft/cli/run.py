@@ -114,7 +114,7 @@ def run_prompt(args: argparse.Namespace) -> int:
         from weft.cli.session import make_reader  # noqa: PLC0415  a new session has no id yet
 
         args.session = make_reader(args).get_session(args.session).id
-    if args.worktree is None and not (args.session or args.go_on):
+    if args.worktree is None and not (args.session or args.continue_last):
         return _run_locally(args, text)
     from weft.cli.worktree import open_run_directory  # noqa: PLC0415  a new session runs where it is started
 
@@ -203,7 +203,7 @@ async def send_prompt(
     attached: bool = False,
 ) -> int:
     """Find or create the session, send the prompt, show the run, and return the exit code."""
-    if not (args.session or args.go_on):
+    if not (args.session or args.continue_last):
         await check_input(api, input)  # a mistake must not leave an empty session behind
     session = await choose_or_create_session(api, args, text)
     if not text.strip() and not args.command:
@@ -212,7 +212,7 @@ async def send_prompt(
     screen = choose_screen(args, session, to_value=input.format is not None, attached=attached)
     code = await follow(api, session, input, screen, interactive=interactive, stop=stop, attached=attached)
     await finish_sharing(api, args, session)
-    if code == ExitCode.FAILED and not (args.session or args.go_on or args.share):
+    if code == ExitCode.FAILED and not (args.session or args.continue_last or args.share):
         await trash_unanswered(api, session.id)
     return code
 
@@ -274,7 +274,7 @@ async def share_before_run(api: Api, args: argparse.Namespace, session: SessionI
     try:
         print_address(await api.sharing.share(session.id))
     except WeftError:
-        if not (args.session or args.go_on):
+        if not (args.session or args.continue_last):
             await api.remove_session(session.id, trash=False)
         raise
 

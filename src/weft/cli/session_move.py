@@ -1,4 +1,4 @@
-"""`weft session move`: hand a session over to a server on another machine, with its history, files and undo."""
+"""`weft session move`: move a session to a server on another machine, with its history, files and undo."""
 
 import argparse
 import asyncio
@@ -80,10 +80,10 @@ async def _move(args: argparse.Namespace) -> MoveResult | None:
         move = make_move_id() if departed is None else departed.move
         async with _connect(args, departure) as api:
             with tempfile.TemporaryDirectory(prefix="weft-move-") as directory:
-                return await _hand_over(args, departure, api, move, os.path.join(directory, "bundle.zip"))
+                return await _send_session(args, departure, api, move, os.path.join(directory, "bundle.zip"))
 
 
-async def _hand_over(
+async def _send_session(
     args: argparse.Namespace, departure: Departure, api: RemoteApi, move: str, path: str
 ) -> MoveResult | None:
     """Send the session, let the server accept it, and mark it as moved. If a step before that fails, the session stays here."""

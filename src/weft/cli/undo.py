@@ -34,8 +34,8 @@ from weft.session.revert_point import (
     find_first_line,
     get_point,
 )
+from weft.undo.context import UndoContext
 from weft.undo.evidence import settle_calls
-from weft.undo.recovery import UndoContext
 from weft.undo.revert import revert, unrevert
 
 DONE_TEXTS: dict[Fate, str] = {

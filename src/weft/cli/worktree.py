@@ -231,8 +231,8 @@ def open_run_directory(args: argparse.Namespace, env: Mapping[str, str]) -> Gene
         with lock_worktree(repository, entered.worktree):
             _announce(repository, entered, args, env)
             args.dir = entered.directory
-            if args.go_on:
-                args.session, args.go_on = _get_last_session(args, env, entered).id, False
+            if args.continue_last:
+                args.session, args.continue_last = _get_last_session(args, env, entered).id, False
             yield RunDirectory(repository=repository, entered=entered)
     except WeftError:
         discard_unused(repository, entered)
@@ -242,11 +242,11 @@ def open_run_directory(args: argparse.Namespace, env: Mapping[str, str]) -> Gene
 @contextmanager
 def _open_session_directory(args: argparse.Namespace, env: Mapping[str, str]) -> Generator[RunDirectory]:
     """Let a session that continues run in its own directory or worktree."""
-    session = _find_session(args, env) if args.session or args.go_on else None
+    session = _find_session(args, env) if args.session or args.continue_last else None
     if session is None:
         yield RunDirectory()
         return
-    args.session, args.go_on = session.id, False
+    args.session, args.continue_last = session.id, False
     directory = find_session_worktree(session, env)
     if directory is None or not os.path.isdir(directory):
         _change_to_session_directory(args, env, session)

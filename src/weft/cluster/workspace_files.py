@@ -42,7 +42,7 @@ from weft.session.revert_point import get_patch_trees, list_patches
 from weft.session.settle import to_settling_events
 from weft.snapshot.contract import FileTrees, PackedObject
 from weft.store.contract import Key, Store
-from weft.undo.recovery import UndoContext
+from weft.undo.context import UndoContext
 from weft.worktree.clone import CheckoutMark, WorkspaceClone
 from weft.worktree.scratch import ScratchFile, ScratchFiles, list_names, write_files
 

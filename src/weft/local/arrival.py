@@ -49,7 +49,8 @@ from weft.snapshot.pack import MAX_MOVED_FILE_BYTES
 from weft.transfer.bundle import MAX_TOTAL_BYTES, Bundle, BundledWorkspace, open_bundle
 from weft.transfer.rebind import Rebind, rebind_export
 from weft.transfer.session_import import list_replacing_events, pack_session
-from weft.undo.recovery import UndoContext, recover
+from weft.undo.context import UndoContext
+from weft.undo.recovery import recover_file_changes
 from weft.worktree.git import WorktreeGit
 from weft.worktree.scratch import list_names
 
@@ -362,7 +363,7 @@ class LocalMoves:
         )
         async with open_undo_snapshots(settings, self._runtime.place) as snapshots:
             undo_context = replace(self._runtime.undo_context, snapshots=snapshots)
-            for error in await recover(undo_context):
+            for error in await recover_file_changes(undo_context):
                 raise error
             yield undo_context
 

@@ -58,7 +58,8 @@ from weft.store.contract import Store
 from weft.tool.buffers import SessionFiles
 from weft.tool.contract import AnyTool, ReadGuard, Recall, SessionHistory, ToolResources
 from weft.tool.spill import Spill
-from weft.undo.recovery import UndoContext, recover
+from weft.undo.context import UndoContext
+from weft.undo.recovery import recover_file_changes
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.editor import EditorWorkspace
@@ -192,7 +193,7 @@ async def _open_runner(
         log = runtime.store.event_log
         if log is not None:
             log.watch_leases(runner.end_lost_run)
-        for error in (*await runner.recover(), *await recover(runtime.undo_context)):
+        for error in (*await runner.settle_dead_runs(), *await recover_file_changes(runtime.undo_context)):
             warn(error)
         try:
             yield runner

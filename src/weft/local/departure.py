@@ -25,7 +25,7 @@ from weft.session.revert_point import get_patch_trees, list_patches
 from weft.session.settle import to_settling_events
 from weft.transfer.bundle import BundledWorkspace, BundleWriter
 from weft.transfer.session_import import pack_session
-from weft.undo.recovery import UndoContext
+from weft.undo.context import UndoContext
 from weft.worktree.git import WorktreeGit
 
 BLOCK_BYTES: Final = 1 << 20

@@ -242,7 +242,7 @@ class LocalTrials:
         comparison = await compare_sessions(self._runtime, self._sources, sessions)
         if input.judge is None:
             return comparison
-        from weft.local.judge import judge_sessions  # noqa: PLC0415  few comparisons have a judge
+        from weft.local.trial_judge import judge_sessions  # noqa: PLC0415  few comparisons have a judge
 
         choose_models(self._runtime, PromptInput(model=input.judge, parts=()), ())
         judgement = await judge_sessions(self._runtime, self._sources, self._runner, comparison, input.judge)

@@ -25,7 +25,8 @@ from weft.snapshot.location import LIMITS_KEY, SnapshotSite, choose_base, find_o
 from weft.store.contract import Store
 from weft.store.url import is_persistent
 from weft.undo.changes import ChangeTotals
-from weft.undo.recovery import UndoContext, recover
+from weft.undo.context import UndoContext
+from weft.undo.recovery import recover_file_changes
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.local.offline import OfflineSessions
@@ -134,7 +135,7 @@ async def open_undo_context(
     settings = make_undo_settings(paths, env, resolve_store_url(env, paths, offline.url), limits=limits)
     async with open_undo_snapshots(settings, maker.place) as snapshots:
         undo_context = make_undo_context(maker, offline.store, snapshots, settings)
-        for error in await recover(undo_context):
+        for error in await recover_file_changes(undo_context):
             warn(error)
         yield undo_context
 

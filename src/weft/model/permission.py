@@ -1,5 +1,6 @@
 """Permission rules, requests to a person, replies and grants, and questions."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from weft.model.ids import GrantID, MessageID, PermissionID, ProjectID, QuestionID, SessionID
@@ -57,6 +58,19 @@ class PermissionRequest(Wire, frozen=True, kw_only=True):
     metadata: dict[str, Any]
     always: tuple[str, ...]
     tool: CallRef | None = None
+
+
+# Lists in the metadata of a request that say why it was asked, and how each is introduced to a person. The page has the same
+# words in `web/static/requests.js`.
+REQUEST_FACTS: Final = {"why": "asked because", "mayWrite": "may write", "perhaps": "may also run"}
+
+
+def list_request_facts(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the metadata of a request says about why it was asked, one sentence for each kind of fact."""
+    for key, introduction in REQUEST_FACTS.items():
+        values = metadata.get(key)
+        if isinstance(values, list | tuple) and values:
+            yield f"{introduction}: {', '.join(str(value) for value in values)}"
 
 
 class GrantTerms(Wire, frozen=True, kw_only=True):

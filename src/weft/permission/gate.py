@@ -144,18 +144,18 @@ class Gate:
     async def revoke(self, id: GrantID) -> Grant:
         return await self._grants.revoke(id)
 
-    async def leave(self, session: SessionID) -> None:
+    async def end_run(self, session: SessionID) -> None:
         """End a run: end its grants for a turn, and withdraw requests that an earlier run left open."""
         turns = frozenset(self._turns.pop(session, ()))
         with suppress(StoreError):
-            await self._requests.leave(session)
+            await self._requests.end_run(session)
             if turns:
                 await self._grants.end_turns(turns)
 
     async def forget(self, *sessions: SessionID) -> None:
         """Remove the requests and grants of sessions that were removed."""
         for session in sessions:
-            await self.leave(session)
+            await self.end_run(session)
         with suppress(StoreError):
             await self._grants.remove_sessions(frozenset(sessions))
 

@@ -85,10 +85,10 @@ class QuestionGate:
         async with self._requests.claim(open_request, answer):
             pass
 
-    async def leave(self, session: SessionID) -> None:
+    async def end_run(self, session: SessionID) -> None:
         """End a run: withdraw questions of an earlier run that this one did not ask again."""
         with suppress(StoreError):
-            await self._requests.leave(session)
+            await self._requests.end_run(session)
 
     def abandon(self, session: SessionID) -> None:
         """Leave the requests of a session to the process that has taken it over."""

@@ -243,7 +243,7 @@ class RequestQueue:
     def _conflict(self, id: RequestID) -> ConflictError:
         return ConflictError(self._kind.name, id, "was answered already")
 
-    async def leave(self, session: SessionID) -> None:
+    async def end_run(self, session: SessionID) -> None:
         """End a run: remove requests of an earlier run that this one did not make again."""
         asked = self._asked_by_run.pop(session, set())
         stored = await self._store.read()

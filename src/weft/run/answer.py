@@ -124,7 +124,7 @@ class PendingAnswer:
                 self._held = [*held, *self._held]
                 raise
 
-    async def finish(self, events: Sequence[Event]) -> None:
+    async def store_end(self, events: Sequence[Event]) -> None:
         """Store the end of the answer, and count its cost in the ledger of the session with it."""
         message, history = self.message, self.history()
 

@@ -250,6 +250,9 @@ def make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo, call: Cal
 
 
 MAX_SESSION_DEPTH = 100
+# What a person is told when these are asked.
+LOOP_REASON = "the same call was made again and again"
+INTERRUPTED_REASON = "a crash cut this call off, and it may have taken effect"
 
 
 async def get_call_origin(runtime: Runtime, session: SessionInfo, call: CallRef | None) -> CallOrigin:
@@ -335,7 +338,7 @@ class ToolCalls:
         self._running.add(started.call_id)
         tasks.create_task(self._run(started))
 
-    async def settle(self, outcome: CallDone | CallFailed) -> None:
+    async def store_result(self, outcome: CallDone | CallFailed) -> None:
         """Store the result of a call, and the files that a child session changed for it."""
         self._running.discard(outcome.call_id)
         self.refused |= isinstance(outcome, CallFailed) and outcome.refused
@@ -409,7 +412,7 @@ class ToolCalls:
     async def _ask_about_loop(
         self, call: CallStarted, context: ToolContext, loop: CallLoop
     ) -> CallFailed | None:
-        metadata = {"tool": call.tool, "input": call.input}
+        metadata = {"tool": call.tool, "input": call.input, "why": [LOOP_REASON]}
         try:
             await context.ask("doom_loop", call.tool, always=(call.tool,), metadata=metadata)
         except CorrectedError as error:
@@ -429,11 +432,12 @@ class ToolCalls:
         return was_blocked(list_calls(before, self._answer.step.prompt))
 
     async def _check_interrupted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
-        """Ask before repeating a call that a crash interrupted: only a person can tell whether it took effect."""
+        """Ask before repeating a call that a crash interrupted, unless its verdict proves that this is safe."""
         if not was_interrupted(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
             return None
         try:
-            await context.ask("interrupted", call.tool, metadata={"tool": call.tool, "input": call.input})
+            metadata = {"tool": call.tool, "input": call.input, "why": [INTERRUPTED_REASON]}
+            await context.ask("interrupted", call.tool, metadata=metadata)
         except NotPermittedError:
             return CallFailed(call_id=call.call_id, error=NOT_REPEATED)
         return None

@@ -24,7 +24,7 @@ VALUE_TOOL_ABOUT: Final = (
     "Hand over the value that was asked for. Call it once, at the end: its arguments are the answer."
 )
 WRAPPER_FIELD: Final = "value"
-DEFAULT_RETRIES: Final = 2
+DEFAULT_VALUE_RETRIES: Final = 2
 # Keywords that some API does not accept at the top of a tool's schema.
 NOT_AT_TOP_LEVEL: Final = frozenset(
     {"$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "not", "if", "enum", "const"}
@@ -46,7 +46,7 @@ WITHOUT_OUTPUT_FORMAT: Final = frozenset({"@ai-sdk/amazon-bedrock", "pydantic-ai
 
 
 def get_retries(format: JsonFormat) -> int:
-    return DEFAULT_RETRIES if format.retry_count is None else format.retry_count
+    return DEFAULT_VALUE_RETRIES if format.retry_count is None else format.retry_count
 
 
 def has_native_format(model: Model, *, tools: bool) -> bool:

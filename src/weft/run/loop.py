@@ -36,7 +36,7 @@ MAX_REMAINING_SHARE = 0.8
 
 
 class RunLoop:
-    """One pass over a run: from the newest prompt until `decide` says stop. A run makes another if a prompt came too late for it.
+    """One pass over a run: from the newest prompt until `decide` says stop. A run makes another pass if a prompt came too late for this one.
 
     The history was read once, into `transcript`; from then on events are folded into it. A prompt that is admitted meanwhile
     goes into the same transcript. `newest_prompt` is the one that the last decision saw; a later prompt came too late for this loop.
@@ -68,7 +68,7 @@ class RunLoop:
                 match await self._decide():
                     case StopRun():
                         return
-                    case _ if self._runtime.is_leaving() and self._session.parent_id is None:
+                    case _ if self._runtime.is_draining() and self._session.parent_id is None:
                         self.handed_over = True
                         return
                     case Compact(prompt=prompt):

@@ -195,7 +195,7 @@ class Processor:
         """The text of the answer so far, without reasoning."""
         return "".join(part.text for part in self._texts if isinstance(part, TextPart))
 
-    def finish(
+    def to_end_events(
         self, finished: Finished, answer_usage: AnswerUsage, changed: Patch | None = None
     ) -> list[Event]:
         """End the answer, and store its cost. A call whose arguments never became complete fails.

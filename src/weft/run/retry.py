@@ -13,6 +13,7 @@ MAX_BACKOFF_MS = 30_000
 MIN_WAIT_MS = 250
 # OpenCode 1.1.34 retries without end.
 MAX_RETRIES = 5
+MAX_RETRIES_WITH_FALLBACK = 2
 MAX_JITTER = 0.2
 
 # Faults after which no other model is asked. A bad request is our own mistake, an overflow needs compaction, and a
@@ -30,16 +31,16 @@ class EmptySummaryError(ProviderError):
 class RetryLimits(Struct, frozen=True, kw_only=True):
     """How often to retry one request, and how long to wait.
 
-    `provider_ms` limits each wait whose length the provider chooses; None means that only a deadline limits it.
+    `max_provider_wait_ms` limits each wait whose length the provider chooses; None means that only a deadline limits it.
     """
 
     retries: int = MAX_RETRIES
-    provider_ms: int | None = None
+    max_provider_wait_ms: int | None = None
 
 
 WITHOUT_FALLBACK = RetryLimits()
 # When another model can answer, wait out a short disturbance, but not a rate limit or an outage.
-WITH_FALLBACK = RetryLimits(retries=2, provider_ms=20_000)
+WITH_FALLBACK = RetryLimits(retries=MAX_RETRIES_WITH_FALLBACK, max_provider_wait_ms=20_000)
 
 # How the request of an attempt differs from the request before it: it is the first to a model, it is the same one again, it
 # is smaller, it is built anew without the content that the API refused, or it is for the next piece of a summary.
@@ -130,7 +131,7 @@ def find_retry_wait(
         wait = compute_backoff(attempt, jitter)
     else:
         wait = max(error.wait_ms, MIN_WAIT_MS)
-        if limits.provider_ms is not None and wait > limits.provider_ms:
+        if limits.max_provider_wait_ms is not None and wait > limits.max_provider_wait_ms:
             return None
     return wait if left_ms is None or wait < left_ms else None
 

@@ -96,12 +96,12 @@ class Runner:
     """Runs sessions, in tasks of the given group. Each session has one run at a time, over all processes."""
 
     def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup) -> None:
-        self._leaving = False
+        self._draining = False
         self._runtime = replace(
             runtime,
             spawn=self._spawn,
             make_resources=with_questions(runtime, self),
-            is_leaving=lambda: self._leaving,
+            is_draining=lambda: self._draining,
         )
         self._tasks = tasks
         self._runs: dict[SessionID, LeasedSession] = {}
@@ -112,20 +112,20 @@ class Runner:
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         """Store a prompt and wait until it is answered. Return the answer, or the prompt itself if no reply is wanted."""
-        run, prompt = await self._begin(session, input)
+        leased, prompt = await self._begin(session, input)
         if input.no_reply:
-            return get_message(run.transcript, prompt)
-        await run.settled.wait()
-        if run.handed_over:
+            return get_message(leased.transcript, prompt)
+        await leased.settled.wait()
+        if leased.handed_over:
             raise HandedOverError(session)
-        return await self._return_answer(run, get_answer(run.transcript, prompt), prompt)
+        return await self._return_answer(leased, get_answer(leased.transcript, prompt), prompt)
 
     async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         """Store a prompt and start its run. Return the prompt, once the session is busy."""
-        run, prompt = await self._begin(session, input)
+        leased, prompt = await self._begin(session, input)
         if not input.no_reply:
-            await run.begun.wait()
-        return get_message(run.transcript, prompt)
+            await leased.begun.wait()
+        return get_message(leased.transcript, prompt)
 
     async def _begin(self, session: SessionID, input: PromptInput) -> tuple[LeasedSession, MessageID]:
         # One prompt at a time, so that each sees what the one before it stored.
@@ -133,24 +133,24 @@ class Runner:
             self._locks.setdefault(session, asyncio.Lock()),
             AsyncExitStack() as release_unless_started,
         ):
-            run = await self._find_joinable_run(session) or await self._open_to_continue(
+            leased = await self._find_joinable_run(session) or await self._open_to_continue(
                 session, release_unless_started, input
             )
-            prompt = await self._admit(run, input)
+            prompt = await self._admit(leased, input)
             if input.no_reply:
-                return run, prompt
-            if run.closing:  # while the prompt was being stored
-                await run.settled.wait()
-                run = await self._open(session, release_unless_started)
+                return leased, prompt
+            if leased.closing:  # while the prompt was being stored
+                await leased.settled.wait()
+                leased = await self._open(session, release_unless_started)
             if session in self._runs:
-                run.last_prompt = find_newest_human_prompt_id(run.transcript.messages())
-            elif input.message_id is not None and is_answered(run):
-                mark_settled(run)  # the client sent it before, and it is answered
+                leased.last_prompt = find_newest_human_prompt_id(leased.transcript.messages())
+            elif input.message_id is not None and is_answered(leased):
+                mark_settled(leased)  # the client sent it before, and it is answered
                 self._announce_idle(session)
             else:
-                self._start(run)
+                self._start(leased)
                 release_unless_started.pop_all()
-        return run, prompt
+        return leased, prompt
 
     async def compact(self, session: SessionID, *, model: ModelRef | None = None) -> MessageWithParts:
         """Summarise the history so far, and return the summary. Raise `SessionBusyError` if the session has a run."""
@@ -162,14 +162,16 @@ class Runner:
         ):
             if await self._find_joinable_run(session) is not None:
                 raise SessionBusyError(session, self._runtime.owner)
-            run = await self._open_to_continue(session, release_unless_started)
-            if find_newest_prompt(run.transcript.messages()) is None:
+            leased = await self._open_to_continue(session, release_unless_started)
+            if find_newest_prompt(leased.transcript.messages()) is None:
                 raise InvalidInputError("session", "there is nothing to summarise")
-            request = await request_summary(self._runtime, session, run.transcript, auto=False, model=model)
-            self._start(run)
+            request = await request_summary(
+                self._runtime, session, leased.transcript, auto=False, model=model
+            )
+            self._start(leased)
             release_unless_started.pop_all()
-        await run.settled.wait()
-        return await self._return_answer(run, get_answer(run.transcript, request), request)
+        await leased.settled.wait()
+        return await self._return_answer(leased, get_answer(leased.transcript, request), request)
 
     async def uncompact(self, session: SessionID) -> bool:
         """Undo the last compaction, so that the model sees the full history again. Return False if there was none."""
@@ -196,33 +198,33 @@ class Runner:
                 raise SessionBusyError(session, self._runtime.owner)
             from weft.run.shell import ManualCommand  # noqa: PLC0415  few people run commands by hand
 
-            run = await self._open_to_continue(session, release_unless_started)
-            run.command = command = ManualCommand(self._runtime, run.session, run.transcript, input)
+            leased = await self._open_to_continue(session, release_unless_started)
+            leased.command = command = ManualCommand(self._runtime, leased.session, leased.transcript, input)
             try:
                 await command.begin()
             except BaseException:
                 await command.cancel()
                 raise
-            self._start(run)
+            self._start(leased)
             release_unless_started.pop_all()
-        await run.settled.wait()
-        return await self._return_answer(run, get_message(run.transcript, command.answer))
+        await leased.settled.wait()
+        return await self._return_answer(leased, get_message(leased.transcript, command.answer))
 
     async def _return_answer(
-        self, run: LeasedSession, answer: MessageWithParts, prompt: MessageID | None = None
+        self, leased: LeasedSession, answer: MessageWithParts, prompt: MessageID | None = None
     ) -> MessageWithParts:
         """Return the answer as it is stored. Raise the error if not even its failure could be stored."""
-        history = run.transcript.messages()
+        history = leased.transcript.messages()
         # Earlier answers of the run are whole. Its failure is that of the newest prompt, or of an answer that has no end.
-        if run.storing_error is not None and (
+        if leased.storing_error is not None and (
             not isinstance(answer.info, AssistantMessage)
             or find_open_answer([answer])
             or prompt == find_newest_human_prompt_id(history)
         ):
-            raise run.storing_error
+            raise leased.storing_error
         if isinstance(answer.info, AssistantMessage) and isinstance(answer.info.error, StorageFailure):
             # The write may have succeeded although it raised. Then the store has more than the transcript.
-            return await self._runtime.store.find_message(run.session.id, answer.info.id) or answer
+            return await self._runtime.store.find_message(leased.session.id, answer.info.id) or answer
         return answer
 
     async def revert(
@@ -263,15 +265,15 @@ class Runner:
 
     async def abort(self, session: SessionID) -> bool:
         """End the run of a session, and wait until it has settled. Return False if there was none to abort."""
-        run = self._runs.get(session)
-        if run is None:
+        leased = self._runs.get(session)
+        if leased is None:
             return False
-        if not run.closing:
-            run.aborted = True
-            if run.task is not None:  # else it has not begun, and will see that it is aborted
-                run.task.cancel()
-        await run.settled.wait()
-        return run.aborted
+        if not leased.closing:
+            leased.aborted = True
+            if leased.task is not None:  # else it has not begun, and will see that it is aborted
+                leased.task.cancel()
+        await leased.settled.wait()
+        return leased.aborted
 
     def end_lost_run(self, error: LeaseLostError) -> None:
         """End the run of a session that another process has taken over, and its tools.
@@ -279,17 +281,17 @@ class Runner:
         It is cancelled even if it awaits no write: the model's further answer would cost money, and could not be stored.
         """
         session = SessionID(error.session)
-        run = self._runs.get(session)
-        if run is not None and run.lost is None and not run.closing:
-            run.lost = error
+        leased = self._runs.get(session)
+        if leased is not None and leased.lost is None and not leased.closing:
+            leased.lost = error
             self._runtime.gate.abandon(session)
             self._runtime.questions.abandon(session)
-            if run.task is not None:  # else it has not begun, and its first write is refused
-                run.task.cancel()
+            if leased.task is not None:  # else it has not begun, and its first write is refused
+                leased.task.cancel()
 
     def hand_over(self) -> None:
         """Start no more steps. A run that is not done ends after its current step, and another process is to continue it."""
-        self._leaving = True
+        self._draining = True
 
     async def settle(self, session: SessionID) -> None:
         """Settle a session whose run died with its process. Raise `SessionBusyError` if another process has opened it."""
@@ -302,7 +304,7 @@ class Runner:
             idle = StatusChanged(session_id=session, status=Idle())
             self._runtime.journal.announce(idle, SessionIdled(session_id=session))
 
-    async def recover(self) -> list[WeftError]:
+    async def settle_dead_runs(self) -> list[WeftError]:
         """Settle the sessions whose runs died with their process. Return the errors of those that could not be settled.
 
         Such a session stays as it is until the next opening, and does not keep others from being opened. A session that another
@@ -345,10 +347,10 @@ class Runner:
 
     async def _find_joinable_run(self, session: SessionID) -> LeasedSession | None:
         """Return the run to join, or None. Wait for a run that is ending: nothing can join that one."""
-        run = self._runs.get(session)
-        if run is None or not (run.aborted or run.closing):
-            return run
-        await run.settled.wait()
+        leased = self._runs.get(session)
+        if leased is None or not (leased.aborted or leased.closing):
+            return leased
+        await leased.settled.wait()
         return None
 
     async def _open(self, session: SessionID, stack: AsyncExitStack) -> LeasedSession:
@@ -383,57 +385,57 @@ class Runner:
             yield opened
             await self._store_files(opened)
 
-    async def _store_files(self, run: LeasedSession) -> None:
+    async def _store_files(self, leased: LeasedSession) -> None:
         """Store the files for other nodes. If that fails, warn the person: the run itself has succeeded."""
         try:
-            await self._runtime.files.store(run.session, run.transcript.messages())
+            await self._runtime.files.store(leased.session, leased.transcript.messages())
         except (WeftError, OSError) as error:
             message = f"the last changes to files could not be stored for other nodes: {error}"
-            self._runtime.journal.announce(SessionWarned(session_id=run.session.id, message=message))
+            self._runtime.journal.announce(SessionWarned(session_id=leased.session.id, message=message))
 
     async def _open_to_continue(
         self, session: SessionID, stack: AsyncExitStack, input: PromptInput | None = None
     ) -> LeasedSession:
         """Open a session to continue it. If it was undone, remove what was undone, after checking that the prompt is valid."""
-        run = await self._open(session, stack)
-        refuse_departed(run.session)
-        if run.session.revert is not None:
+        leased = await self._open(session, stack)
+        refuse_departed(leased.session)
+        if leased.session.revert is not None:
             from weft.undo.cleanup import clean_up  # noqa: PLC0415  few sessions are undone
 
-            history = run.transcript.messages()
+            history = leased.transcript.messages()
             if input is not None:
-                choose_models(self._runtime, input, cut_at_revert(run.session.revert, history).kept)
-            run.session, removed = await clean_up(self._runtime.undo_context, run.session, history)
-            run.transcript.feed(*removed)
-        return run
+                choose_models(self._runtime, input, cut_at_revert(leased.session.revert, history).kept)
+            leased.session, removed = await clean_up(self._runtime.undo_context, leased.session, history)
+            leased.transcript.feed(*removed)
+        return leased
 
-    async def _admit(self, run: LeasedSession, input: PromptInput) -> MessageID:
-        if input.message_id is not None and run.transcript.find(input.message_id) is not None:
+    async def _admit(self, leased: LeasedSession, input: PromptInput) -> MessageID:
+        if input.message_id is not None and leased.transcript.find(input.message_id) is not None:
             return input.message_id  # the client sent the same prompt again
-        return await admit(self._runtime, run.session.id, run.transcript, input)
+        return await admit(self._runtime, leased.session.id, leased.transcript, input)
 
-    def _start(self, run: LeasedSession) -> None:
-        self._runs[run.session.id] = run
-        run.last_prompt = find_newest_human_prompt_id(run.transcript.messages())
-        self._tasks.create_task(self._run(run))
+    def _start(self, leased: LeasedSession) -> None:
+        self._runs[leased.session.id] = leased
+        leased.last_prompt = find_newest_human_prompt_id(leased.transcript.messages())
+        self._tasks.create_task(self._run(leased))
 
-    async def _run(self, run: LeasedSession) -> None:
-        journal, session = self._runtime.journal, run.session.id
-        run.task = asyncio.current_task()
+    async def _run(self, leased: LeasedSession) -> None:
+        journal, session = self._runtime.journal, leased.session.id
+        leased.task = asyncio.current_task()
         failure: AnyFailure | None = None
         try:
-            if run.aborted:
+            if leased.aborted:
                 failure = aborted_failure()
             else:
                 await journal.commit(StatusChanged(session_id=session, status=Busy()))
-                run.begun.set()
-                if run.command is not None:
-                    await run.command.run()
-                await self._answer(run)
+                leased.begun.set()
+                if leased.command is not None:
+                    await leased.command.run()
+                await self._answer(leased)
         except asyncio.CancelledError:
-            if run.lost is not None:
-                failure = to_failure(run.lost)
-            elif run.aborted:
+            if leased.lost is not None:
+                failure = to_failure(leased.lost)
+            elif leased.aborted:
                 failure = aborted_failure()
             else:
                 raise
@@ -441,92 +443,92 @@ class Runner:
             failure = to_failure(error)
         finally:
             # Before anything is awaited: a prompt that is admitted from here on starts its own run.
-            run.closing = True
-            run.begun.set()
-            unanswered_step = find_unanswered_step(run.transcript.messages(), run.last_prompt)
-            await run_to_completion(self._end(run, failure, unanswered_step))
+            leased.closing = True
+            leased.begun.set()
+            unanswered_step = find_unanswered_step(leased.transcript.messages(), leased.last_prompt)
+            await run_to_completion(self._end(leased, failure, unanswered_step))
 
-    async def _answer(self, run: LeasedSession) -> None:
+    async def _answer(self, leased: LeasedSession) -> None:
         """Run loops until nothing is left to answer. The next loop answers a prompt that came too late for the last one.
 
         No prompt is lost: nothing is awaited between the last check for one and the end of the run.
         """
-        with self._views.lend(run.session.id) as view:
+        with self._views.lend(leased.session.id) as view:
             runtime = replace(self._runtime, view=view)
             while True:
-                loop = RunLoop(runtime, run.session, run.transcript)
-                async with open_titles(runtime, run.session, run.transcript):
+                loop = RunLoop(runtime, leased.session, leased.transcript)
+                async with open_titles(runtime, leased.session, leased.transcript):
                     await loop.run()
                 if loop.handed_over:
-                    run.handed_over = True
+                    leased.handed_over = True
                     return
-                newest = find_newest_prompt(run.transcript.messages())
+                newest = find_newest_prompt(leased.transcript.messages())
                 if newest is None or newest.id == loop.newest_prompt:
                     return
 
     async def _end(
-        self, run: LeasedSession, failure: AnyFailure | None, unanswered_step: ModelStep | None
+        self, leased: LeasedSession, failure: AnyFailure | None, unanswered_step: ModelStep | None
     ) -> None:
-        session = run.session.id
+        session = leased.session.id
         try:
             try:
-                if run.command is not None:
-                    await run.command.cancel()
+                if leased.command is not None:
+                    await leased.command.cancel()
             except StoreError as error:
                 failure = failure or to_failure(error)
-            if run.lost is None:  # else the requests are those of the new holder
-                await self._runtime.gate.leave(session)
-                await self._runtime.questions.leave(session)
+            if leased.lost is None:  # else the requests are those of the new holder
+                await self._runtime.gate.end_run(session)
+                await self._runtime.questions.end_run(session)
             # The parent does not know of the jobs of its child, and whoever took over the session does not know of ours.
-            if run.session.parent_id is not None or run.lost is not None:
+            if leased.session.parent_id is not None or leased.lost is not None:
                 await self._runtime.end_jobs(session)
             if failure is not None:
-                run.storing_error = await record_failure(
+                leased.storing_error = await record_failure(
                     self._runtime,
-                    run.session,
-                    run.transcript,
+                    leased.session,
+                    leased.transcript,
                     failure=failure,
                     unanswered_step=unanswered_step,
                 )
             with suppress(StoreError):  # the journal tries again later
                 await self._runtime.journal.flush_session(session)
-                if failure is not None and run.lost is None and self._runtime.store.event_log is not None:
-                    await self._settle_rest(run)
-            if run.lost is None:
-                await self._store_files(run)
+                if failure is not None and leased.lost is None and self._runtime.store.event_log is not None:
+                    await self._settle_rest(leased)
+            if leased.lost is None:
+                await self._store_files(leased)
             idle = StatusChanged(session_id=session, status=Idle())
-            if run.handed_over:  # it goes on elsewhere
+            if leased.handed_over:  # it goes on elsewhere
                 self._runtime.journal.publish_here(idle)
             else:
                 await self._runtime.journal.commit(idle, SessionIdled(session_id=session))
         finally:
             self._runtime.briefings.pop(session, None)
             self._runtime.new_briefings.discard(session)
-            await run.lease.aclose()
+            await leased.lease.aclose()
             del self._runs[session]
-            run.settled.set()
+            leased.settled.set()
 
-    async def _settle_rest(self, run: LeasedSession) -> None:
+    async def _settle_rest(self, leased: LeasedSession) -> None:
         """Close the parts that the run could not close while the store failed. All their text is stored by now.
 
         The next opening would close them too. But other nodes show the answer as it is stored, and it may never be opened again.
         """
-        if to_settling_events(run.transcript.messages()):
+        if to_settling_events(leased.transcript.messages()):
             from weft.undo.evidence import settle_calls  # noqa: PLC0415  few runs fail so
 
-            _, settling = await settle_calls(self._runtime.undo_context, run.session.id)
-            await self._runtime.journal.commit(*settling, into=run.transcript)
+            _, settling = await settle_calls(self._runtime.undo_context, leased.session.id)
+            await self._runtime.journal.commit(*settling, into=leased.transcript)
 
 
-def is_answered(run: LeasedSession) -> bool:
+def is_answered(leased: LeasedSession) -> bool:
     """Return True if nothing is left to answer."""
-    return isinstance(decide(run.transcript.messages()), StopRun)
+    return isinstance(decide(leased.transcript.messages()), StopRun)
 
 
-def mark_settled(run: LeasedSession) -> None:
+def mark_settled(leased: LeasedSession) -> None:
     """Set both events of a session that needs no run, so that nobody waits for one."""
-    run.begun.set()
-    run.settled.set()
+    leased.begun.set()
+    leased.settled.set()
 
 
 def get_message(transcript: Transcript, id: MessageID) -> MessageWithParts:

@@ -30,7 +30,7 @@ from weft.session.lifecycle import SessionMaker
 from weft.store.contract import Store
 from weft.tool.contract import AnyTool, ChildResult, ChildTask, ToolContext, ToolResources, refuse_spawn
 from weft.tool.mcp.contract import McpServers, NoMcpServers
-from weft.undo.recovery import UndoContext
+from weft.undo.context import UndoContext
 
 
 class CompactionPolicy(Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     * `plan_files` says that plans are written to files; they are in `plans` if the directory is no checkout;
     * `listen` opens a listener to all events from then on;
     * `continue_on_deny` lets a run go on after a person refused a call;
-    * `spawn` runs a child session for a tool call, `is_leaving` says that no more steps are to begin (the runner provides both);
+    * `spawn` runs a child session for a tool call, `is_draining` says that no more steps are to begin (the runner provides both);
     * `view` caches what the model was shown (each run has its own);
     * `briefings` caches the briefings of the sessions that run; `new_briefings` are those that were made just now;
     * `hooks` calls plugins, `mcp` returns the MCP servers there are by now;
@@ -155,7 +155,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     budgets: DirectoryBudgets
     undo_context: UndoContext
     spawn: Callable[[ToolContext, ChildTask], Awaitable[ChildResult]] = spawn_nothing
-    is_leaving: Callable[[], bool] = lambda: False
+    is_draining: Callable[[], bool] = lambda: False
     view: View = field(default_factory=View)
     briefings: dict[SessionID, Briefing] = field(default_factory=dict)
     new_briefings: set[SessionID] = field(default_factory=set)

@@ -26,7 +26,7 @@ class RestoreStep(Struct, frozen=True, array_like=True):
     goal: FileEntry | None
 
 
-class FileVerdict(Struct, frozen=True, kw_only=True):
+class FileDecision(Struct, frozen=True, kw_only=True):
     """The decision about one file; it has a `step` if the file changes."""
 
     path: bytes
@@ -62,7 +62,7 @@ CurrentState = FileEntry | UnknownState | None
 
 def decide_restore(
     sides: Sequence[PatchSides], current: Mapping[bytes, CurrentState], others: Collection[bytes] = ()
-) -> list[FileVerdict]:
+) -> list[FileDecision]:
     """Return a verdict for each file in `current`, its state now. `sides` are oldest first; `others` are files that must not change."""
     verdicts = [_judge(path, sides, found) for path, found in sorted(current.items())]
     user_contents = _list_user_contents(sides)
@@ -73,9 +73,9 @@ def decide_restore(
             return verdicts
 
 
-def _judge(path: bytes, sides: Sequence[PatchSides], found: CurrentState) -> FileVerdict:
+def _judge(path: bytes, sides: Sequence[PatchSides], found: CurrentState) -> FileDecision:
     if isinstance(found, UnknownState):
-        return FileVerdict(path=path, fate="kept", reason=found.reason)
+        return FileDecision(path=path, fate="kept", reason=found.reason)
     goal, undone, complete = found, False, True
     for side in reversed(sides):
         if path not in side.paths:
@@ -88,10 +88,10 @@ def _judge(path: bytes, sides: Sequence[PatchSides], found: CurrentState) -> Fil
             break
     if is_same(goal, found):
         if complete:
-            return FileVerdict(path=path, fate="unchanged")
-        return FileVerdict(path=path, fate="kept", reason=CHANGED_SINCE if not undone else CHANGED_BETWEEN)
+            return FileDecision(path=path, fate="unchanged")
+        return FileDecision(path=path, fate="kept", reason=CHANGED_SINCE if not undone else CHANGED_BETWEEN)
     fate: Fate = "removed" if goal is None else "restored"
-    return FileVerdict(
+    return FileDecision(
         path=path, fate=fate, reason="" if complete else CHANGED_BETWEEN, step=RestoreStep(path, found, goal)
     )
 
@@ -109,8 +109,8 @@ def _list_user_contents(sides: Sequence[PatchSides]) -> set[str]:
 
 
 def _keep_last_copies(
-    verdicts: list[FileVerdict], current: Mapping[bytes, CurrentState], user_contents: Collection[str]
-) -> list[FileVerdict]:
+    verdicts: list[FileDecision], current: Mapping[bytes, CurrentState], user_contents: Collection[str]
+) -> list[FileDecision]:
     """Keep files that a step would remove although they are the last copy of a user's content.
 
     That happens when the agent renamed a file, and the old name is now taken by something new.
@@ -129,14 +129,14 @@ def _keep_last_copies(
 
 
 def _removes_last_copy(
-    verdict: FileVerdict, user_contents: Collection[str], remaining: Collection[str]
+    verdict: FileDecision, user_contents: Collection[str], remaining: Collection[str]
 ) -> bool:
     found = verdict.step.found if verdict.step is not None else None
     return found is not None and found.oid in user_contents and found.oid not in remaining
 
 
-def _keep(verdict: FileVerdict, reason: str) -> FileVerdict:
-    return FileVerdict(path=verdict.path, fate="kept", reason=reason)
+def _keep(verdict: FileDecision, reason: str) -> FileDecision:
+    return FileDecision(path=verdict.path, fate="kept", reason=reason)
 
 
 def _merge_permissions(
@@ -149,8 +149,8 @@ def _merge_permissions(
 
 
 def _refuse_blocked(
-    verdicts: list[FileVerdict], current: Mapping[bytes, CurrentState], others: Collection[bytes]
-) -> list[FileVerdict]:
+    verdicts: list[FileDecision], current: Mapping[bytes, CurrentState], others: Collection[bytes]
+) -> list[FileDecision]:
     """Keep files whose place is blocked by something that stays."""
     while True:
         staying = {*others} | {

@@ -18,7 +18,7 @@ from weft.snapshot.contract import Restoration, RestorePlan
 from weft.snapshot.decide import (
     CHANGED_SINCE,
     CurrentState,
-    FileVerdict,
+    FileDecision,
     PatchSides,
     RestoreStep,
     UnknownState,
@@ -189,7 +189,7 @@ class Restorer:
             ),
         )
 
-    def _decide(self, plan: RestorePlan) -> tuple[list[PatchSides], list[FileVerdict]]:
+    def _decide(self, plan: RestorePlan) -> tuple[list[PatchSides], list[FileDecision]]:
         sides = [self._read_sides(patch) for patch in plan.patches]
         paths = {path for side in sides for path in side.paths}
         if plan.files is not None:
@@ -320,7 +320,7 @@ class Restorer:
 
     # --- reporting and storing ---
 
-    def _to_fates(self, plan: RestorePlan, verdicts: Iterable[FileVerdict]) -> tuple[FileFate, ...]:
+    def _to_fates(self, plan: RestorePlan, verdicts: Iterable[FileDecision]) -> tuple[FileFate, ...]:
         fates = {
             self._format_path(each.path): FileFate(
                 file=self._format_path(each.path), fate=each.fate, reason=each.reason
@@ -360,11 +360,11 @@ def _has_same_permissions(found: FileEntry | None, goal: FileEntry | None) -> bo
     return found is None or goal is None or found.is_link or found.permissions == goal.permissions
 
 
-def _mark_lost(verdict: FileVerdict, lost: set[str]) -> FileVerdict:
+def _mark_lost(verdict: FileDecision, lost: set[str]) -> FileDecision:
     goal = verdict.step.goal if verdict.step is not None else None
     if goal is None or goal.oid not in lost:
         return verdict
-    return FileVerdict(path=verdict.path, fate="missing", reason=CONTENT_LOST)
+    return FileDecision(path=verdict.path, fate="missing", reason=CONTENT_LOST)
 
 
 def _correct_result(restoration: Restoration, failed: Mapping[str, str]) -> Restoration:

@@ -270,7 +270,10 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 class AskPermission(Protocol):
     """Ask for permission. Return when it is granted, raise `NotPermittedError` when it is refused.
 
-    `always` are the patterns that an "always" reply would allow from then on.
+    `always` are the patterns that an "always" reply would allow from then on. `metadata` is shown to the person who is asked;
+    its list `why` says why. Two of its lists also make the rules stricter. `mayWrite` has those of the patterns that may write
+    files: the person is asked about them if `edit` is denied. `perhaps` has commands that may run, too: the person is asked if
+    a rule names one of them to ask or to deny.
     """
 
     async def __call__(

@@ -1,19 +1,21 @@
 """Permission requests and questions of an agent: the lines that show them, and the meaning of what is typed (pure)."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from weft.model.display import sanitize
 from weft.model.permission import (
     DEFAULT_GRANT_TERMS,
+    REQUEST_FACTS,
     GrantTerms,
     PermissionRequest,
     Question,
     QuestionRequest,
     Reply,
     Scope,
+    list_request_facts,
 )
 from weft.tui.render import render_diff, squash
 from weft.tui.text import Line, wrap
@@ -29,8 +31,6 @@ REPLY_WORDS: Final[Mapping[str, Reply]] = {
 SCOPE_WORDS: Final[Mapping[str, Scope]] = {"t": "turn", "turn": "turn", "p": "project", "project": "project"}
 REJECT_WORDS: Final = ("r", "reject", "n", "no")
 MAX_DIFF_LINES: Final = 30
-# Facts about a request that a shell command comes with, and how each is introduced.
-FACTS: Final = {"why": "asked because", "mayWrite": "may write", "perhaps": "may also run"}
 
 
 class DialogChoice(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ def render_details(
     lines: list[Line] = [[("bold ansiyellow", "? "), ("bold", f"Allow {squash(request.permission)}?")]]
     for pattern in request.patterns:
         lines += wrap([("", sanitize(pattern))], width, first=[("ansiyellow", "  • ")], rest=[("", "    ")])
-    for fact in _list_facts(request.metadata, is_local=is_local):
+    for fact in _list_facts(request, is_local=is_local):
         lines += wrap([("dim", fact)], width, first=[("", "    ")], rest=[("", "    ")])
     diff = request.metadata.get("diff")
     if isinstance(diff, str) and diff.strip():
@@ -131,21 +131,24 @@ def render_choices(request: PermissionRequest, width: int, *, scopes: bool = Tru
     ]
 
 
-def _list_facts(metadata: Mapping[str, Any], *, is_local: bool) -> Iterator[str]:
-    for key, introduction in FACTS.items():
-        values = metadata.get(key)
-        if isinstance(values, list | tuple) and values:
-            yield f"{introduction}: {', '.join(sanitize(str(value)) for value in values)}"
+def _list_facts(request: PermissionRequest, *, is_local: bool) -> Iterator[str]:
+    metadata = request.metadata
+    yield from (sanitize(fact) for fact in list_request_facts(metadata))
     if not metadata.get("why"):
-        here, there = (
-            "your rules ask for it (weft permission explain says which)",
-            "the server's rules ask for it",
-        )
-        yield f"{FACTS['why']}: {here if is_local else there}"
+        yield f"{REQUEST_FACTS['why']}: {_name_rule_source(request, is_local=is_local)}"
     for key in ("command", "filepath", "url", "description"):
         value = metadata.get(key)
         if isinstance(value, str) and value:
             yield f"{key}: {sanitize(value)}"
+
+
+def _name_rule_source(request: PermissionRequest, *, is_local: bool) -> str:
+    if not is_local:
+        return "the server's rules ask for it"
+    # Only commands can be explained. The log has every request.
+    is_command = request.permission == "bash" or bool(request.metadata.get("command"))
+    where = "weft permission explain says which" if is_command else "weft permission log names it"
+    return f"a rule asks for it ({where})"
 
 
 def render_question(request: QuestionRequest, number: int, width: int) -> list[Line]:

@@ -22,7 +22,7 @@ from weft.session.revert_point import (
     list_patches,
 )
 from weft.session.totals import update_ledger
-from weft.undo.recovery import UndoContext
+from weft.undo.context import UndoContext
 
 TODO_TOOL: Final = "todowrite"
 

@@ -20,7 +20,8 @@ from weft.model.part import PatchPart, RunningState, ToolPart
 from weft.model.verdict import CallEvidence, CommandTrace, FileIntent, find_evidence
 from weft.session.settle import list_open_calls, to_settling_events
 from weft.session.verdict import CallFindings, judge_call
-from weft.undo.recovery import UndoContext, recover
+from weft.undo.context import UndoContext
+from weft.undo.recovery import recover_file_changes
 
 # The evidence comes from the store, which may hold sessions of others: nothing else is ended, created or removed.
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
@@ -40,7 +41,7 @@ async def settle_calls(
     if not calls:
         return history, to_settling_events(history)
     records = {part.id: await asyncio.to_thread(_end_command, _get_evidence(part)) for part in calls}
-    is_recovered = not await recover(undo_context)
+    is_recovered = not await recover_file_changes(undo_context)
     history = list(await undo_context.store.list_messages(session))
     booted = find_boot_time(undo_context.clock.now())
     verdicts = {}

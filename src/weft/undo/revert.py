@@ -30,7 +30,8 @@ from weft.session.revert_point import (
 )
 from weft.snapshot.contract import Restoration, RestorePlan
 from weft.undo.changes import is_within
-from weft.undo.recovery import UndoContext, recover
+from weft.undo.context import UndoContext
+from weft.undo.recovery import recover_file_changes
 
 MAX_DIFF_CHARS: Final = 256 << 10
 COMMAND_CAUTION: Final = "changes that commands made to ignored files, nested repositories and files outside the project are not undone"
@@ -165,7 +166,7 @@ def _make_plan(
 
 async def _settle_earlier(undo_context: UndoContext, plan: RestorePlan) -> str:
     """Finish an earlier attempt that ran out of space. Return what could not be settled, "" if nothing is left."""
-    unsettled = await recover(undo_context) if plan.patches else ()
+    unsettled = await recover_file_changes(undo_context) if plan.patches else ()
     return _join(*map(str, unsettled))
 
 

@@ -37,7 +37,7 @@ def test_a_question_about_a_directory_shows_the_command_and_the_source_of_the_ru
     assert format_permission(request) == [
         "? Allow external_directory?",
         "  • /x/other/*",
-        "    asked because: your rules ask for it (weft permission explain says which)",
+        "    asked because: a rule asks for it (weft permission explain says which)",
         "    command: touch /x/other/a",
         "  allow [o]nce, or [r]eject (and say what instead)? ",
     ]

@@ -220,7 +220,7 @@ async def test_an_expired_or_revoked_grant_is_not_used() -> None:
 async def test_a_grant_for_a_turn_ends_with_its_run() -> None:
     harness = make_gate_harness()
     await grant_always(harness, "ls", scope="turn")
-    await harness.gate.leave(SESSION)
+    await harness.gate.end_run(SESSION)
     assert await harness.gate.list_grants() == []
 
 

@@ -730,6 +730,7 @@ async def test_a_person_who_rejects_a_repetition_ends_the_run(continue_on_deny: 
         await running
 
         assert (asked.permission, asked.patterns) == ("doom_loop", ("echo",))
+        assert asked.metadata["why"] == ["the same call was made again and again"]
         assert "echo=again" not in list_calls(await engine.api.list_messages(session))[2:]
         assert len(engine.provider.requests) == 1
 

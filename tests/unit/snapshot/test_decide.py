@@ -7,7 +7,7 @@ from weft.snapshot.decide import (
     CHANGED_SINCE,
     LAST_COPY,
     PATH_BLOCKED,
-    FileVerdict,
+    FileDecision,
     PatchSides,
     RestoreStep,
     UnknownState,
@@ -29,15 +29,15 @@ EDITED = sides({b"a": BEFORE}, {b"a": AFTER})
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        (AFTER, FileVerdict(path=b"a", fate="restored", step=RestoreStep(b"a", AFTER, BEFORE))),
-        (BEFORE, FileVerdict(path=b"a", fate="unchanged")),
-        (PERSON, FileVerdict(path=b"a", fate="kept", reason=CHANGED_SINCE)),
-        (None, FileVerdict(path=b"a", fate="kept", reason=CHANGED_SINCE)),
-        (UnknownState(reason="too large"), FileVerdict(path=b"a", fate="kept", reason="too large")),
+        (AFTER, FileDecision(path=b"a", fate="restored", step=RestoreStep(b"a", AFTER, BEFORE))),
+        (BEFORE, FileDecision(path=b"a", fate="unchanged")),
+        (PERSON, FileDecision(path=b"a", fate="kept", reason=CHANGED_SINCE)),
+        (None, FileDecision(path=b"a", fate="kept", reason=CHANGED_SINCE)),
+        (UnknownState(reason="too large"), FileDecision(path=b"a", fate="kept", reason="too large")),
     ],
 )
 def test_an_edited_file_is_restored_only_if_it_is_as_the_agent_left_it(
-    found: FileEntry | UnknownState | None, verdict: FileVerdict
+    found: FileEntry | UnknownState | None, verdict: FileDecision
 ) -> None:
     assert decide_restore([EDITED], {b"a": found}) == [verdict]
 
@@ -63,14 +63,16 @@ def test_a_removed_file_is_restored_only_if_nothing_is_in_its_place(
 def test_consecutive_changes_are_undone_to_the_first() -> None:
     again = sides({b"a": AFTER}, {b"a": THIRD})
     assert decide_restore([EDITED, again], {b"a": THIRD}) == [
-        FileVerdict(path=b"a", fate="restored", step=RestoreStep(b"a", THIRD, BEFORE))
+        FileDecision(path=b"a", fate="restored", step=RestoreStep(b"a", THIRD, BEFORE))
     ]
 
 
 def test_undoing_stops_at_a_change_by_the_user() -> None:
     later = sides({b"a": PERSON}, {b"a": THIRD})
     assert decide_restore([EDITED, later], {b"a": THIRD}) == [
-        FileVerdict(path=b"a", fate="restored", reason=CHANGED_BETWEEN, step=RestoreStep(b"a", THIRD, PERSON))
+        FileDecision(
+            path=b"a", fate="restored", reason=CHANGED_BETWEEN, step=RestoreStep(b"a", THIRD, PERSON)
+        )
     ]
 
 
@@ -99,18 +101,18 @@ def test_nothing_is_restored_over_a_file_that_stays() -> None:
         "restored",
     ]
     assert decide_restore([swapped], {b"d": PERSON, b"d/x": None}) == [
-        FileVerdict(path=b"d", fate="kept", reason=CHANGED_SINCE),
-        FileVerdict(path=b"d/x", fate="kept", reason=PATH_BLOCKED),
+        FileDecision(path=b"d", fate="kept", reason=CHANGED_SINCE),
+        FileDecision(path=b"d/x", fate="kept", reason=PATH_BLOCKED),
     ]
 
 
 def test_nothing_is_restored_where_other_files_are() -> None:
     removed = sides({b"d": BEFORE}, {})
     assert decide_restore([removed], {b"d": None}, {b"d/mine"}) == [
-        FileVerdict(path=b"d", fate="kept", reason=PATH_BLOCKED)
+        FileDecision(path=b"d", fate="kept", reason=PATH_BLOCKED)
     ]
     assert decide_restore([sides({b"d/x": BEFORE}, {})], {b"d/x": None}, {b"d"}) == [
-        FileVerdict(path=b"d/x", fate="kept", reason=PATH_BLOCKED)
+        FileDecision(path=b"d/x", fate="kept", reason=PATH_BLOCKED)
     ]
 
 
@@ -127,11 +129,11 @@ def test_a_renamed_file_is_removed_only_if_its_old_name_is_restored() -> None:
         "removed",
     ]
     assert decide_restore([renamed], {b"a": PERSON, b"b": BEFORE}) == [
-        FileVerdict(path=b"a", fate="kept", reason=CHANGED_SINCE),
-        FileVerdict(path=b"b", fate="kept", reason=LAST_COPY),
+        FileDecision(path=b"a", fate="kept", reason=CHANGED_SINCE),
+        FileDecision(path=b"b", fate="kept", reason=LAST_COPY),
     ]
     assert decide_restore([renamed], {b"b": BEFORE}) == [
-        FileVerdict(path=b"b", fate="kept", reason=LAST_COPY)
+        FileDecision(path=b"b", fate="kept", reason=LAST_COPY)
     ]
 
 

@@ -64,13 +64,23 @@ def test_a_permission_is_shown_with_its_parts_and_reasons() -> None:
     ]
 
 
-def test_only_rules_that_are_here_are_explained_here() -> None:
-    request = replace(REQUEST, metadata={})
+@pytest.mark.parametrize(
+    ("permission", "metadata", "source"),
+    [
+        ("bash", {}, "weft permission explain says which"),
+        ("external_directory", {"command": "ls /"}, "weft permission explain says which"),
+        ("webfetch", {"url": "https://example.com"}, "weft permission log names it"),
+    ],
+)
+def test_a_request_without_a_reason_says_where_its_rule_is_found(
+    permission: str, metadata: dict[str, str], source: str
+) -> None:
+    request = replace(REQUEST, permission=permission, metadata=metadata)
     here, there = (
         to_plain_text(render_permission(request, 90, is_local=is_local)).split("\n")[2]
         for is_local in (True, False)
     )
-    assert here == "    asked because: your rules ask for it (weft permission explain says which)"
+    assert here == f"    asked because: a rule asks for it ({source})"
     assert there == "    asked because: the server's rules ask for it"
 
 

@@ -17,7 +17,8 @@ from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.testing.store_values import SESSION, session
 from weft.undo.changes import ChangeTotals
-from weft.undo.recovery import UndoContext, recover
+from weft.undo.context import UndoContext
+from weft.undo.recovery import recover_file_changes
 
 TREE = Tree("a" * 40)
 
@@ -63,7 +64,7 @@ async def make_context(snapshots: InterruptedSnapshots) -> UndoContext:
 async def test_an_interrupted_undo_is_finished_if_the_session_records_this_one() -> None:
     recorded, other = InterruptedSnapshots("first"), InterruptedSnapshots("second")
     for snapshots in (recorded, other):
-        assert await recover(await make_context(snapshots)) == []
+        assert await recover_file_changes(await make_context(snapshots)) == []
     assert (recorded.finished, other.finished) == ([True], [False])
 
 

@@ -168,7 +168,7 @@ async def list_decisions(call: DirectoryCall) -> list[PermissionDecision]:
     return await call.api.list_decisions(limit=query.limit)
 
 
-OWN_ROUTES = (
+WEFT_ROUTES = (
     route(
         "POST",
         "/weft/permission/{requestID}/reply",

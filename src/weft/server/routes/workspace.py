@@ -197,7 +197,7 @@ async def revoke_trust(call: DirectoryCall) -> TrustReport:
     return report
 
 
-OWN_ROUTES = (
+WEFT_ROUTES = (
     route("GET", "/weft/damage", "weft.damage", list_damage, returns=list[Damage]),
     route("GET", "/weft/doctor", "weft.doctor", list_findings, returns=list[DoctorFinding]),
     route("GET", "/weft/storage", "weft.storage", measure_storage),

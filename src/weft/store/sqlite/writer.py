@@ -189,7 +189,7 @@ class DatabaseWriter:
             for request in batch:
                 request.error = request.error or failure
             self._roll_back()
-        self._hand_over(batch)
+        self._wake_loops(batch)
         if self._log_pages > MAX_LOG_PAGES:
             self._move_log()
 
@@ -207,7 +207,7 @@ class DatabaseWriter:
         if not alone:
             connection.execute("RELEASE operation")
 
-    def _hand_over(self, batch: list[WriteRequest]) -> None:
+    def _wake_loops(self, batch: list[WriteRequest]) -> None:
         """Wake each event loop once, however many of its operations are done."""
         for loop in {request.loop for request in batch}:
             own = [request for request in batch if request.loop is loop]

@@ -5,6 +5,9 @@ import { state, useTopic } from "./store.js";
 
 const SCOPES = [["session", "in this session and its children"], ["turn", "until this prompt is answered"], ["project", "in this project"], ["user", "in all my projects"]];
 
+// Why a request was made: lists in its metadata, with the words of `REQUEST_FACTS` in `model/permission.py`.
+const FACTS = [["why", "asked because"], ["mayWrite", "may write"], ["perhaps", "may also run"]];
+
 export function Requests({ id, directory }) {
   useTopic("requests", "sessions");
   const permissions = [...state.permissions.values()].filter((each) => isInFamily(each.sessionID, id));
@@ -43,7 +46,9 @@ function Permission({ request, directory }) {
   return html`<section class="request" role="region" aria-label="The agent asks for permission">
     <h2>Allow <strong>${request.permission}</strong>?</h2>
     <div class="request-body" tabindex="0" role="group" aria-label="What would be done">
-      ${metadata.command ? html`<pre class="output">${metadata.command}</pre>` : html`<ul class="patterns">${request.patterns.map((each) => html`<li key=${each}><code>${each}</code></li>`)}</ul>`}
+      <ul class="patterns">${request.patterns.map((each) => html`<li key=${each}><code>${each}</code></li>`)}</ul>
+      ${typeof metadata.command === "string" && metadata.command && html`<pre class="output">${metadata.command}</pre>`}
+      ${FACTS.filter(([name]) => Array.isArray(metadata[name]) && metadata[name].length).map(([name, words]) => html`<p key=${name} class="about">${words}: ${metadata[name].join(", ")}</p>`)}
       ${typeof metadata.diff === "string" && html`<${PlainDiff} text=${metadata.diff} />`}
       ${Object.entries(metadata).filter(([name, value]) => !["command", "diff", "filepath"].includes(name) && typeof value === "string" && value).map(([name, value]) => html`<p key=${name} class="about">${name}: ${value}</p>`)}
     </div>
