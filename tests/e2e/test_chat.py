@@ -135,7 +135,7 @@ def test_weft_alone_opens_a_conversation_and_says_how_to_continue_it(tmp_path: P
 
 
 @pytest.mark.parametrize("command", [("chat",), ("ui",)])
-def test_what_is_typed_before_the_prompt_appears_is_sent_by_enter(
+def test_text_typed_before_the_prompt_appears_is_kept_and_sent_by_enter(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     with open_chat(tmp_path, *command) as (terminal, model):
@@ -152,7 +152,7 @@ def test_what_is_typed_before_the_prompt_appears_is_sent_by_enter(
         terminal.wait_for("> show")
 
 
-def test_the_status_says_who_will_answer_before_anything_is_asked(tmp_path: Path) -> None:
+def test_the_status_shows_the_agent_and_the_model_before_the_first_prompt(tmp_path: Path) -> None:
     with open_chat(tmp_path, "chat") as (terminal, _):
         terminal.wait_for(" ready · build · mill/loom")
         terminal.enter("/variant")

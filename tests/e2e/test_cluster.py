@@ -154,7 +154,9 @@ def count_waits(listener: EventListener, session: str) -> int:
     return sum("waits" in event["properties"]["status"] for event in statuses)
 
 
-def test_what_is_wanted_of_a_session_while_it_is_removed_does_not_wait_for_ever(tmp_path: Path) -> None:
+def test_a_prompt_to_a_session_that_is_being_removed_is_refused_and_does_not_wait_forever(
+    tmp_path: Path,
+) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
         node = cluster.start("a")
         session = SessionID(node.make_session())

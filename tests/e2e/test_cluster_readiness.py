@@ -60,7 +60,7 @@ def test_a_node_is_not_ready_while_postgres_is_stopped(tmp_path: Path) -> None:
         assert "not ready: StoreError" in "\n".join(node.process.noted)
 
 
-def test_a_node_is_not_ready_while_nothing_is_heard_from_postgres(tmp_path: Path) -> None:
+def test_a_node_is_not_ready_while_postgres_does_not_answer(tmp_path: Path) -> None:
     with open_cluster(tmp_path, {}) as cluster, run_postgres_proxy(cluster.url) as (proxy, loop):
         check_absence(
             cluster.start("a", url=proxy.url),

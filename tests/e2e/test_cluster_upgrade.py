@@ -46,7 +46,7 @@ def converse(asked: Node, other: Node, heard: EventListener) -> None:
     assert fold(heard.of(session)) == asked.list_messages(session) == other.list_messages(session)
 
 
-def test_a_node_that_knows_one_script_less_runs_beside_a_new_one_until_a_release_needs_more(
+def test_a_node_of_the_previous_version_runs_beside_a_new_one_until_a_release_excludes_it(
     tmp_path: Path,
 ) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:

@@ -159,7 +159,7 @@ def test_a_kill_during_a_child_session_settles_it_and_its_parent(directory: Path
     assert still_running(str(directory)) == []
 
 
-def test_any_opening_settles_the_dead_runs(directory: Path) -> None:
+def test_opening_a_store_settles_its_dead_runs(directory: Path) -> None:
     running = start(directory, LONG_CALL)
     left = wait_for_output(running, "session").split()[1]
     wait_for_output(running, "running")

@@ -277,7 +277,7 @@ sys.exit(serve(parse_arguments(["serve", "--port", "0"]), on_ready=tell))
 """
 
 
-def test_a_server_looks_for_cycles_more_often_than_a_command(project: Path) -> None:
+def test_a_server_runs_the_garbage_collector_more_often_than_a_command(project: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-c", SERVE_AND_TELL],
         cwd=project,

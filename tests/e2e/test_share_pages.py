@@ -121,7 +121,7 @@ def test_a_session_full_of_markup_is_shown_as_text(
         assert {request.removeprefix(url) for request in tab.requests()} == {"", "/live"}
 
 
-def test_the_attempts_do_run_without_our_protection(
+def test_hostile_markup_runs_without_our_protection(
     browser: Browser, other_server: Web, tmp_path: Path
 ) -> None:
     tries = dict(attempts(other_server.url))

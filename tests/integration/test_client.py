@@ -249,7 +249,7 @@ async def test_a_gap_in_a_run_is_reported_once() -> None:
         assert gaps == [RESYNC]
 
 
-async def test_a_client_gives_up_on_a_server_that_stays_away() -> None:
+async def test_a_client_gives_up_on_a_server_that_stays_unreachable() -> None:
     async with open_served_engine(
         [Wait(seconds=600)], options=ConnectionOptions(patience=0.2, health_interval=0.05)
     ) as served:

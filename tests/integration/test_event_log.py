@@ -74,7 +74,7 @@ async def test_an_event_whose_transaction_commits_late_is_not_skipped(url: str, 
         await early.close()
 
 
-async def test_events_placed_by_their_own_transaction_follow_all_that_were_stored_before(
+async def test_an_event_that_gets_its_position_at_once_follows_all_stored_before(
     url: str, store: PostgresStore
 ) -> None:
     schema, driver = url.partition("schema=")[2], load_driver()
@@ -98,7 +98,9 @@ async def test_events_placed_by_their_own_transaction_follow_all_that_were_store
     ]  # fmt: skip
 
 
-async def test_too_many_events_without_a_position_are_not_overtaken(url: str, store: PostgresStore) -> None:
+async def test_an_event_does_not_get_a_position_before_many_earlier_events(
+    url: str, store: PostgresStore
+) -> None:
     schema, driver = url.partition("schema=")[2], load_driver()
     connection = await driver.connect(get_server().get_url())
     try:
@@ -170,7 +172,7 @@ async def test_listeners_are_woken_again_after_the_server_cut_them_off(
     assert bodies(await read_all(store)) == ["one", "two"]
 
 
-async def test_the_fold_of_the_log_is_what_the_journal_stored(
+async def test_folding_the_log_gives_what_the_journal_stored(
     store: PostgresStore,
 ) -> None:
     async with open_journal(store, Bus(), SystemClock(), directory=HERE) as journal:

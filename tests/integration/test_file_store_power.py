@@ -188,7 +188,7 @@ async def test_a_document_that_a_refused_write_had_replaced_survives(medium: Med
     assert await (await open_store(medium)).list_messages(SESSION) == [with_parts(prompt())]
 
 
-async def test_a_full_disk_hides_no_document_of_a_write_that_cannot_be_taken_back(medium: Medium) -> None:
+async def test_a_full_disk_hides_no_document_of_a_write_that_cannot_be_rolled_back(medium: Medium) -> None:
     trouble = ChosenFaults()
     store = await open_store(medium, trouble)
     await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))

@@ -323,7 +323,7 @@ def sort(found: list[CheckpointTuple]) -> list[CheckpointTuple]:
 
 
 @given(moves=st.lists(st.one_of(PUT, PUT, WRITE, WRITE, DELETE), max_size=12))
-async def test_it_behaves_like_the_saver_of_langgraph(moves: list[Any]) -> None:
+async def test_the_checkpointer_behaves_like_the_saver_of_langgraph(moves: list[Any]) -> None:
     async with open_store("memory:") as store:
         saver, measure = WeftCheckpointer(store), InMemorySaver()
         for number, move in enumerate(moves):
@@ -332,7 +332,7 @@ async def test_it_behaves_like_the_saver_of_langgraph(moves: list[Any]) -> None:
         assert await observe(saver) == await observe(measure)
 
 
-async def test_it_behaves_the_same_from_files(tmp_path: Path) -> None:
+async def test_the_checkpointer_behaves_the_same_on_a_file_store(tmp_path: Path) -> None:
     moves: list[Any] = [
         ("put", "a", "", "1", None, {"messages": ["x"], "total": b"\x00"}),
         ("write", "a", "", "1", "task 1", [("messages", "y"), ("__error__", "z")]),

@@ -138,7 +138,7 @@ async def test_the_first_attempt_of_a_repeated_write_changes_nothing_if_it_arriv
     assert (await store.get_session(SESSION)).title == "second"
 
 
-async def test_a_node_that_leaves_holds_no_lease_that_it_could_not_give_back(
+async def test_a_lease_that_a_leaving_node_did_not_release_counts_as_abandoned(
     stores: tuple[PostgresStore, PostgresStore],
 ) -> None:
     one, two = stores

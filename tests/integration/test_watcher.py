@@ -47,7 +47,7 @@ def test_without_a_repository_nothing_is_watched(tmp_path: Path) -> None:
     assert read_watch_scope(where, environment(**{WATCH_ALL: "1"})) == WatchScope(directory=where)
 
 
-def test_a_worktree_has_its_own_head(project: Path, tmp_path: Path) -> None:
+def test_a_worktree_is_watched_in_its_own_git_directory(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     subprocess.run(["git", "worktree", "add", "-q", str(other)], cwd=project, check=True)
     scope = read_watch_scope(str(other), environment())

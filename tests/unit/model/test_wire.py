@@ -108,7 +108,7 @@ def test_a_known_field_wins_over_an_unknown_one_of_the_same_name() -> None:
     assert json.loads(encode(carried))["text"] == "ours"
 
 
-def test_a_document_without_unknown_fields_carries_nothing() -> None:
+def test_a_document_without_unknown_fields_stores_no_extra_fields() -> None:
     assert decode(json.dumps(TEXT).encode(), AnyPart).extra_ is UNSET
     assert from_plain(TEXT, AnyPart).extra_ is UNSET
 

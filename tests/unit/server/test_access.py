@@ -244,7 +244,7 @@ class OneToken:
         raise AssertionError(f"nobody asks for the share {share}")
 
 
-async def test_an_answer_that_lasts_ends_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_streamed_response_ends_when_its_token_is_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "TOKEN_SECONDS", 0.0)
     tokens, sent = OneToken(), list[dict[str, Any]]()
 
