@@ -109,7 +109,7 @@ def test_a_kill_during_an_answer_keeps_its_text_and_the_next_prompt_is_answered(
     running = start(directory, SLOW_WORDS)
     session = wait_for_output(running, "session").split()[1]
     wait_for_output(running, "grew", times=150)
-    # What is told is stored a quarter of a second later, or when the machine comes to it; long before all is said.
+    # Published text is stored a quarter of a second later, or later on a busy machine, but long before the answer ends.
     while len(last_text(document(directory, session)["messages"][1])) < KEPT:
         wait_for_output(running, "grew")
     kill(running)

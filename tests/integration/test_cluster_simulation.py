@@ -60,7 +60,7 @@ def read_seeds(given: str) -> range:
     return range(int(first), int(last or int(first) + 1))
 
 
-# Read now: a test sees no such variable.
+# Read at import: tests do not see this variable.
 SEEDS = read_seeds(os.environ.get("WEFT_SIMULATION", f"0-{CI_SEEDS}"))
 
 

@@ -86,7 +86,7 @@ async def test_an_event_that_gets_its_position_at_once_follows_all_stored_before
         assert await two.fetchval(APPEND_PLACED.format(schema), 2, b"placed") is False
         async with one.transaction():
             assert await one.fetchval(APPEND_PLACED.format(schema), 3, b"not committed yet") is True
-            # Nobody waits for the one that gives positions. A position is seen when its event is.
+            # Nobody waits for the transaction that assigns positions. A position becomes visible with its event.
             assert await two.fetchval(APPEND_PLACED.format(schema), 4, b"placed later") is False
             assert bodies(await store.read(0, limit=9)) == ["stored before", "placed"]
         found = await read_all(store)
@@ -182,7 +182,7 @@ async def test_folding_the_log_gives_what_the_journal_stored(
             for offset, piece in ((2, "ce "), (5, "upon "), (10, "a time")):
                 journal.grow(growth("prt_1", piece, offset))
             await journal.commit(SessionIdled(session_id=SESSION))
-        # What was announced while the lease was held is logged before it is given back.
+        # Events published under the lease are logged before it is released.
         events = [event_from_json(event.body) for event in await read_all(store)]
     transcript = Transcript()
     transcript.feed(*events)

@@ -170,7 +170,7 @@ async def test_invalid_names_are_corrected_and_stay_distinct(tmp_path: Path) -> 
     reserved = frozenset({"odd_same_name"})
     async with open_pool(tmp_path, raw_entry(tmp_path, "odd"), reserved=reserved) as pool:
         await pool.wait_until_settled()
-        # By their own names, so that the same tools are told in the same order whatever a server lists first.
+        # Sorted by name, so that the model gets the same tools in the same order whatever a server lists first.
         assert list(pool.tools()) == [
             "odd_",
             "odd_______etc_passwd",

@@ -753,7 +753,7 @@ async def test_a_session_whose_chain_is_damaged_is_fetched_again(store: Postgres
 
 
 async def test_a_read_during_writes_never_sees_half_a_write(store: PostgresStore, url: str) -> None:
-    """Each message is written with its part, so that a reading between both would show."""
+    """Each message is written with its part, so that a read between both writes would be noticed."""
     await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt("msg_0", created=0)))
     async with open_postgres_store(url) as other:
 

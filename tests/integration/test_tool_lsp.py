@@ -30,7 +30,7 @@ from weft.tool.programs import ProgramContext
 from weft.tool.registry import EDIT, LSP, READ, WRITE
 
 SERVER = Path(__file__).parents[1] / "given" / "language_server.py"
-# A server that speaks is heard however busy the machine is.
+# Long enough for the answers of a server on a busy machine.
 LONG = LspTimeouts(start=60, diagnosis=60, silent=60)
 
 

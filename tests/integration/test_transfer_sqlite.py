@@ -164,7 +164,7 @@ def weft(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_data_directory_of_a_newer_opencode_is_reported_and_not_changed(database: Path) -> None:
     home = database.parent
-    for number in (1, 9):  # the first is a session of the database, the other one of nobody
+    for number in (1, 9):  # the first is a session of the database, the other one does not exist
         path = home / "storage/session_diff" / f"{session_id(number)}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("[]")

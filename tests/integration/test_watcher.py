@@ -107,7 +107,7 @@ def test_a_changed_branch_is_reported(tmp_path: Path) -> None:
         reported = hear(events, "vcs.branch.updated", "file.watcher.updated")
         with RepeatedChange(["git", "switch", "other"], ["git", "switch", "main"], cwd=server.project):
             first = next(reported)
-            # A branch that is switched back before anybody looked was never another.
+            # A branch that is switched back before the next look is not reported.
             second = next(event for event in reported if event["type"] == "vcs.branch.updated")
     head = {"file": os.path.realpath(server.project / ".git/HEAD"), "event": "change"}
     assert (first["type"], first["properties"]) == ("file.watcher.updated", head)

@@ -376,7 +376,7 @@ def test_merging_again_brings_new_work(harness: WorktreeHarness) -> None:
     harness.merge(worktree)
     assert read_state(harness.repository, worktree).merged
     assert harness.merge(worktree) == MergeResult()
-    # The same lines again: without what was merged before this would be a conflict.
+    # The same lines again: without a record of the earlier merge this would conflict.
     (directory / "a.txt").write_text("second\n")
     harness.git("add", "-A", at=directory)
     harness.git("commit", "-q", "-m", "All of it", at=directory)

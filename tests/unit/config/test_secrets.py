@@ -1,4 +1,4 @@
-"""Secrets are masked wherever configuration is shown."""
+"""Secrets are redacted wherever configuration is shown."""
 
 import pytest
 

@@ -124,7 +124,7 @@ WRONG = basic("opencode", "guess")
 
 
 class AccessHarness:
-    """The middleware and the login behind it, with sleeps that last until they are let go, or no time at all."""
+    """The middleware and the login behind it, with sleeps that last until they are released, or no time at all."""
 
     def __init__(self) -> None:
         self.delays: list[float] = []
