@@ -340,7 +340,7 @@ def list_messages() -> list[dict[str, Any]]:
 
 @given(data=st.data())
 @IN_ONE_DIRECTORY
-def test_whatever_a_server_says_fails_its_call_at_most(parrot: Parrot, data: st.DataObject) -> None:
+def test_any_message_of_a_server_fails_at_most_its_call(parrot: Parrot, data: st.DataObject) -> None:
     words = data.draw(damaged_lines(list_messages()))
     with allow_refusal(McpError):
         to_result(parrot.call(words))

@@ -220,7 +220,7 @@ async def test_a_node_taken_for_dead_does_not_restart_a_delivery_it_is_performin
     assert begun == [1]
 
 
-async def test_a_delivery_is_given_back_even_if_the_store_is_unavailable_at_first() -> None:
+async def test_a_delivery_is_returned_even_if_the_store_is_unavailable_at_first() -> None:
     store = OneNodeStore()
     store.failing_to_give_back = 2
 

@@ -393,7 +393,7 @@ def test_a_missing_field_is_named() -> None:
         decode(json.dumps({**TEXT, "type": "tool"}).encode(), AnyPart)
 
 
-def test_of_duplicate_fields_the_last_counts_as_in_javascript() -> None:
+def test_the_last_of_duplicate_fields_wins_as_in_javascript() -> None:
     raw = json.dumps(TEXT).encode()[:-1] + b',"text":"b"}'
     assert decode(raw, AnyPart).text == "b"
 
