@@ -34,7 +34,7 @@ PRESERVED = {
     "WEFT_TEST_POSTGRES",
 }  # where make put what it installed, and servers
 # What CI may skip, by the reason that the test gives. Every other skip is a failure there: a part that was not installed
-# would otherwise let its tests go by in silence.
+# would otherwise skip its tests silently.
 SKIPPED_IN_CI = (
     "there is no systemd here",
     "this kernel allows no mounts, and that is said",
@@ -104,7 +104,7 @@ def _scrubbed_environment(_temporary_root: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(autouse=True, scope="session")
 def _interruptible() -> None:
-    """A shell starts background processes with interrupts ignored, and tests would pass that on to their own processes."""
+    """Accept interrupts again: a shell starts background processes with interrupts ignored, and processes of tests would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

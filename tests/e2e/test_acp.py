@@ -34,7 +34,7 @@ async def run_acp(project: Path, editor: Editor) -> AsyncIterator[Any]:
     """Run an editor with its own `weft acp`, which must write nothing to stderr."""
     log = project.parent / "log"
     with log.open("w") as noted:
-        # The SDK ends a process that takes longer than this; two seconds, as it would have it, are few on a busy machine.
+        # The SDK ends a process that takes longer than this; its default of two seconds is too short on a busy machine.
         patient = {"stderr": noted, "shutdown_timeout": 60.0}
         spawned = spawn_agent_process(
             editor, WEFT, "acp", env=os.environ, cwd=project, transport_kwargs=patient

@@ -143,7 +143,7 @@ def test_piped_commands_have_the_agent_that_was_chosen(tmp_path: Path) -> None:
     assert [each["info"]["agent"] for each in prompts] == ["plan", "plan"]
 
 
-def test_piped_input_that_has_ended_leaves_a_request_to_others(tmp_path: Path) -> None:
+def test_a_permission_request_stays_open_after_piped_input_has_ended(tmp_path: Path) -> None:
     script = [[UseTool(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
     with serve_project(tmp_path, script, config={"permission": {"bash": "ask"}}) as server:
         done = weft("attach", server.url, typed="hello\n", cwd=tmp_path)

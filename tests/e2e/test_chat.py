@@ -122,7 +122,7 @@ def test_weft_alone_opens_a_conversation_and_says_how_to_continue_it(tmp_path: P
         terminal.press("C-d")
         left = terminal.wait_for("ended 0")
     assert "1 file changed: hello.txt" in left
-    # With the titles; a second one that comes too late is given up.
+    # Including the titles; a second one that is too late is dropped.
     assert "cost: $0.6300" in left or "cost: $0.5250" in left
     resume = next(line for line in left.splitlines() if line.startswith("continue: "))
     second = tmp_path / "again"
@@ -135,7 +135,7 @@ def test_weft_alone_opens_a_conversation_and_says_how_to_continue_it(tmp_path: P
 
 
 @pytest.mark.parametrize("command", [("chat",), ("ui",)])
-def test_what_is_typed_before_the_prompt_appears_is_sent_by_enter(
+def test_text_typed_before_the_prompt_appears_is_kept_and_sent_by_enter(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     with open_chat(tmp_path, *command) as (terminal, model):
@@ -152,7 +152,7 @@ def test_what_is_typed_before_the_prompt_appears_is_sent_by_enter(
         terminal.wait_for("> show")
 
 
-def test_the_status_says_who_will_answer_before_anything_is_asked(tmp_path: Path) -> None:
+def test_the_status_shows_the_agent_and_the_model_before_the_first_prompt(tmp_path: Path) -> None:
     with open_chat(tmp_path, "chat") as (terminal, _):
         terminal.wait_for(" ready · build · mill/loom")
         terminal.enter("/variant")
@@ -189,7 +189,7 @@ def test_a_question_is_answered_by_number(tmp_path: Path) -> None:
         terminal.wait_for("ready")
         terminal.enter("ask")
         assert "? Which colour?" in terminal.wait_for("2 blue  like water")
-        terminal.enter("7")  # a slip of the finger
+        terminal.enter("7")  # not in the list
         terminal.wait_for("type a number or a word of the list")
         terminal.enter("2")
         left = settle(terminal, "So be it.")
@@ -497,7 +497,7 @@ def test_without_a_key_the_first_start_offers_choices_and_remembers_the_answer(t
             if number == 0:
                 assert "1  scripted/demo  a scripted demo, offline" in screen
                 assert "weft auth login stores a key" in screen
-                terminal.enter("9")  # a slip of the finger is no farewell
+                terminal.enter("9")  # an invalid number does not end the program
                 terminal.wait_for("'9' is not a number of the list")
                 terminal.enter("1")
             terminal.wait_for("ready · build · scripted/demo")

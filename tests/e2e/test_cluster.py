@@ -1,4 +1,4 @@
-"""Several nodes on one Postgres, as real processes: any of them takes a prompt, any shows it, another one goes on."""
+"""Several nodes on one Postgres, as real processes: each of them accepts a prompt, shows it, and can continue it."""
 
 import asyncio
 import json
@@ -88,7 +88,7 @@ def test_a_prompt_on_one_node_is_streamed_on_another_and_aborted_from_a_third(tm
         assert_same_everywhere(session, [at_a, at_b, everywhere], [a, b, c])
         assert a.list_messages(session)[-1]["info"]["error"]["name"] == "MessageAbortedError"
         assert at_a.list_types(session)[-2:] == at_b.list_types(session)[-2:]
-        # What is sent twice, to two nodes, is one prompt: by its id, and by its key.
+        # A prompt that is sent to two nodes, with the same id or key, is one prompt.
         sent = [
             node.post(f"/session/{session}/message", prompt("hello"), headers={"idempotency-key": "k"})
             for node in (b, c)
@@ -108,7 +108,7 @@ def test_a_prompt_waits_for_a_node_that_has_the_directory_and_the_status_says_so
         session, removed = a.make_session(), a.make_session()
         a.post(f"/session/{session}/message", prompt("touch"))
         a.kill()
-        # The node that is left has another checkout of the same repository, and cannot see that of the session.
+        # The remaining node has another checkout of the same repository, and cannot see that of the session.
         home.rename(away)
         cluster.project = elsewhere
         b = cluster.start("b")
@@ -127,7 +127,7 @@ def test_a_prompt_waits_for_a_node_that_has_the_directory_and_the_status_says_so
                 assert waits.result(60).status_code == 409
                 wait_until(lambda: heard.list_types(session).count("session.idle") == told, "its end")  # noqa: B023
                 assert b.get(status) == {"type": "idle"}
-            # With a session goes what waits for it.
+            # Removing a session also removes the deliveries that wait for it.
             lost = threads.submit(b.client.post, f"/session/{removed}/message", json=prompt("touch"))
             wait_until(lambda: b.get(f"/weft/session/{removed}/status") == waiting, "waiting")
             assert b.client.delete(f"/session/{removed}").json() is True
@@ -154,12 +154,14 @@ def count_waits(listener: EventListener, session: str) -> int:
     return sum("waits" in event["properties"]["status"] for event in statuses)
 
 
-def test_what_is_wanted_of_a_session_while_it_is_removed_does_not_wait_for_ever(tmp_path: Path) -> None:
+def test_a_prompt_to_a_session_that_is_being_removed_is_refused_and_does_not_wait_forever(
+    tmp_path: Path,
+) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
         node = cluster.start("a")
         session = SessionID(node.make_session())
         assert node.client.delete(f"/session/{session}").json() is True
-        # A caller on another node has found the session, and stores its prompt when all that waits was withdrawn. No node has the directory.
+        # A caller on another node found the session before, and stores its prompt after all deliveries were withdrawn. No node has the directory.
         state = asyncio.run(deliver_and_wait(cluster.url, session, str(tmp_path / "nowhere")))
         with pytest.raises(NotFoundError):
             decode_outcome("prompt", state)
@@ -215,7 +217,7 @@ def test_a_listener_that_moves_to_another_node_misses_nothing_and_receives_nothi
         once = [event for event in heard if event["type"] != "message.part.delta"]
         assert once == [event for event in whole.of(session) if event["type"] != "message.part.delta"]
         assert join_growth(heard) == LONG + "and the end"
-        # A cursor of nobody, and one that is too old: the log has forgotten what came after it.
+        # A cursor that never existed, and one that is too old: the log no longer has the events after it.
         assert int(*cluster.query("SELECT {schema}.trim_events(0, 0)")) > 0
         for cursor in ("other.17", first.ids[0]):
             lost = EventListener(b.url, after=cursor)
@@ -263,7 +265,7 @@ def test_every_operation_reaches_a_session_through_a_node_that_does_not_run_it(t
             if part["type"] == "tool"
         ]
         assert "Red" in answer["state"]["output"]
-        # What is said during a run is answered by that run.
+        # A prompt sent during a run is answered by that run.
         wait_until(lambda: one.get("/session/status") == {}, "the end")
         one.submit(session, "steps")
         wait_until((cluster.project / "stepped").exists)
@@ -295,7 +297,7 @@ def test_when_a_node_is_killed_another_settles_its_session_and_continues(tmp_pat
         a.submit(waiting, "stay")
         wait_until(lambda: is_written(cluster.project / "hanging"))
         wait_until(lambda: "stay" in cluster.model.prompts)
-        b = cluster.start("b")  # not before: any node may take what is sent to another one
+        b = cluster.start("b")  # not before: any node may take a delivery that was sent to another one
         at_b = EventListener(b.url)
         a.kill()
         os.kill(int((cluster.project / "hanging").read_text()), signal.SIGKILL)  # nobody else ends it now
@@ -371,7 +373,7 @@ def test_an_operator_sees_nodes_queue_leases_and_lag_and_finds_a_session_in_the_
         assert {"weft_outbox_lag_seconds", "weft_outbox_unplaced"} <= set(figures)
         of_cluster = [name for name in figures if re.match("weft_(cluster|inbox|outbox|fanout)_", name)]
         assert [name for name in of_cluster if f"`{name}`" not in GUIDE.read_text()] == []
-        # One of them heard from the other.
+        # One of them received the events of the other.
         assert max(figures["weft_fanout_delay_seconds"], read_metrics(two)["weft_fanout_delay_seconds"]) > 0
         status = json.loads(cluster.run("cluster", "status", "--format", "json").stdout)
         assert [node["name"] for node in status["nodes"]] == ["one", "two"]

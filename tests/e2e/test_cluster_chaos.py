@@ -33,7 +33,7 @@ def read_settings() -> dict[str, int]:
     return DEFAULTS | {name: int(value) for name, value in given.items()}
 
 
-# Read now: a test sees no such variable.
+# Read at import: tests do not see this variable.
 SETTINGS = read_settings()
 
 

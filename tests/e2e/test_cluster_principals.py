@@ -1,4 +1,4 @@
-"""Two principals on two nodes: each has its own sessions on both, through the inbox and the log, and learns nothing of the other."""
+"""Two principals on two nodes: each has its own sessions on both, through the inbox and the log, and sees nothing of the other's."""
 
 import json
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ def test_a_principal_prompts_on_one_node_and_listens_aborts_and_resumes_on_anoth
         rest.wait_for("session.idle", session)
         heard = [event for event in first.events + rest.events if event["type"] != "server.connected"]
         assert fold([event for event in heard if session in json.dumps(event)]) == stored
-        # Numbers tell nothing of what others do: ben's next event comes right after his last one.
+        # Positions reveal nothing about others: ben's next event comes right after his last one.
         theirs = ben.at[0].post("/session", json={}).json()["id"]
         at_ben.wait_for("session.created", theirs)
         spy.wait_for("session.created", theirs)
@@ -114,7 +114,7 @@ def test_a_principal_prompts_on_one_node_and_listens_aborts_and_resumes_on_anoth
         assert {id.partition("~")[0].rpartition(".")[2] for id in at_ben.ids} <= {str(n) for n in range(10)}
 
 
-def test_another_node_settles_what_a_principal_left_and_goes_on(tmp_path: Path) -> None:
+def test_another_node_settles_the_run_of_a_principal_and_answers_the_next_prompt(tmp_path: Path) -> None:
     with open_team(tmp_path) as (cluster, nodes, ada, _):
         session = ada.at[0].post("/session", json={}).json()["id"]
         ada.at[0].post(f"/weft/session/{session}/submit", json=prompt("speak"))

@@ -13,7 +13,7 @@ from given.postgres_proxy import run_postgres_proxy
 
 pytestmark = pytest.mark.slow
 
-# What the probes in `deploy/` wait for an answer. Later ones are none.
+# How long the probes in `deploy/` wait for an answer. A later answer does not count.
 PROBE_SECONDS = 4
 READY = (200, '{"ready":true,"reasons":[]}')
 NOT_READY = (503, '{"ready":false,"reasons":["StoreError: nothing can be stored"]}')
@@ -38,12 +38,12 @@ def wait_for_metrics(node: Node, *, of_cluster: bool) -> None:
 
 
 def check_absence(node: Node, *, leave: Callable[[], None], come_back: Callable[[], None]) -> None:
-    """Check what a node tells while its database is away, and when it is back."""
+    """Check what a node reports while its database is unreachable, and afterwards."""
     session = node.make_session()
     wait_until(lambda: probe(node) == READY, "a node that is ready")
     leave()
     wait_until(lambda: probe(node) == NOT_READY, "a node that is not ready")
-    # It lives all the same: who restarts it gains nothing.
+    # It is alive all the same: restarting it would not help.
     assert node.get("/global/health")["healthy"] is True
     wait_for_metrics(node, of_cluster=False)
     come_back()
@@ -60,7 +60,7 @@ def test_a_node_is_not_ready_while_postgres_is_stopped(tmp_path: Path) -> None:
         assert "not ready: StoreError" in "\n".join(node.process.noted)
 
 
-def test_a_node_is_not_ready_while_nothing_is_heard_from_postgres(tmp_path: Path) -> None:
+def test_a_node_is_not_ready_while_postgres_does_not_answer(tmp_path: Path) -> None:
     with open_cluster(tmp_path, {}) as cluster, run_postgres_proxy(cluster.url) as (proxy, loop):
         check_absence(
             cluster.start("a", url=proxy.url),

@@ -1,4 +1,4 @@
-"""Nodes of two versions on one Postgres: a release that only adds to the schema lets those of the version before go on."""
+"""Nodes of two versions on one Postgres: nodes of the previous version keep working after a release that only adds to the schema."""
 
 import shutil
 import signal
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPTS = {"speak": [[Say(text="word " * 40), Say(text="and the end")]]}
 NEXT_VERSION = get_newest_version() + 1
-# What a release may add while nodes of the version before run: see `weft.store.postgres.migration`.
+# What a release may add while nodes of the previous version run: see `weft.store.postgres.migration`.
 ADDITIVE = """
 CREATE TABLE {schema}.loom (session text PRIMARY KEY, warp text NOT NULL);
 CREATE INDEX session_of_next ON {schema}.session (directory, id);
@@ -30,7 +30,7 @@ CREATE FUNCTION {schema}.weave(given integer) RETURNS integer LANGUAGE sql AS $$
 
 
 def make_next_version(tmp_path: Path) -> Path:
-    """Return where the code of the next version is: this one, with one more script."""
+    """Write the code of the next version, which is this one with one more script, and return its path."""
     package = tmp_path / "next" / "weft"
     shutil.copytree(Path(weft.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     script = package / "store" / "postgres" / "schema" / f"{NEXT_VERSION:04}_next.sql"
@@ -46,7 +46,7 @@ def converse(asked: Node, other: Node, heard: EventListener) -> None:
     assert fold(heard.of(session)) == asked.list_messages(session) == other.list_messages(session)
 
 
-def test_a_node_that_knows_one_script_less_runs_beside_a_new_one_until_a_release_needs_more(
+def test_a_node_of_the_previous_version_runs_beside_a_new_one_until_a_release_excludes_it(
     tmp_path: Path,
 ) -> None:
     with open_cluster(tmp_path, SCRIPTS) as cluster:
@@ -68,7 +68,7 @@ def test_a_node_that_knows_one_script_less_runs_beside_a_new_one_until_a_release
         old = cluster.start("old")
         converse(old, new, at_new)
         assert new.list_messages(before) == old.list_messages(before)
-        # A release that old nodes cannot live with ends them: they take nothing more, and say why.
+        # A release that excludes old nodes ends them: they accept nothing more, and say why.
         cluster.query(f"UPDATE {{schema}}.weft_store SET needs = {NEXT_VERSION}")
         old.process.wait_for_note("a newer one upgraded the store")
         assert old.process.process.wait(60) == 0

@@ -1,4 +1,4 @@
-"""Git workspaces: real nodes on one Postgres, each on a machine of its own, go on with exactly the files that another one had.
+"""Git workspaces: real nodes on one Postgres, each on a machine of its own, continue with exactly the files that another one had.
 
 The machines have the same path for checkouts, so one at a time has its disk there.
 """

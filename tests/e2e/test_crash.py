@@ -109,7 +109,7 @@ def test_a_kill_during_an_answer_keeps_its_text_and_the_next_prompt_is_answered(
     running = start(directory, SLOW_WORDS)
     session = wait_for_output(running, "session").split()[1]
     wait_for_output(running, "grew", times=150)
-    # What is told is stored a quarter of a second later, or when the machine comes to it; long before all is said.
+    # Published text is stored a quarter of a second later, or later on a busy machine, but long before the answer ends.
     while len(last_text(document(directory, session)["messages"][1])) < KEPT:
         wait_for_output(running, "grew")
     kill(running)
@@ -159,7 +159,7 @@ def test_a_kill_during_a_child_session_settles_it_and_its_parent(directory: Path
     assert still_running(str(directory)) == []
 
 
-def test_any_opening_settles_the_dead_runs(directory: Path) -> None:
+def test_opening_a_store_settles_its_dead_runs(directory: Path) -> None:
     running = start(directory, LONG_CALL)
     left = wait_for_output(running, "session").split()[1]
     wait_for_output(running, "running")

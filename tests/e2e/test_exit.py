@@ -243,7 +243,7 @@ def test_4_a_configured_budget_applies_across_runs_and_can_be_raised(
 def test_4_a_cost_budget_stops_too(workspace: Workspace) -> None:
     code, result = run_with_answers(workspace, CALLS, SAYS, flags=("--max-cost", "0.02"))
 
-    # What a call takes is unknown before the first, and known after it: 8,000 tokens are expected, and 1,000 come.
+    # The first call is estimated at 8,000 tokens, and uses 1,000. Later estimates are based on that.
     assert (code, result["cost"]) == (0, 0.004)
     assert run_with_answers(workspace, CALLS, flags=("--max-cost", "0.001"))[0] == 4
 
@@ -295,7 +295,7 @@ def test_the_second_signal_ends_the_run_and_its_command_at_once(workspace: Works
     pipe = workspace.root / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    # It says by the pipe that it has begun, and holds it open for as long as it lives.
+    # It writes to the pipe when it has begun, and keeps it open for as long as it lives.
     command = f"trap '' INT TERM; exec 9>{pipe}; echo begun >&9; while true; do sleep 60; done"
     with open_web(Turns(calls("bash", command=command, description="Hold on"))) as web:
         config = {**os.environ, "OPENCODE_CONFIG_CONTENT": make_config(web.url)}

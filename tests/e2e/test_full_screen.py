@@ -49,7 +49,7 @@ def test_a_person_switches_between_both_modes_and_leaves_with_the_answer(tmp_pat
         left = terminal.wait_for("ended 0")
         assert "It is changed." in left
         assert "1 file changed: hello.txt" in left
-        # With the titles; a second one that comes too late is given up.
+        # Including the titles; a second one that is too late is dropped.
         assert "cost: $0.6300" in left or "cost: $0.5250" in left
         assert "continue: weft " in left
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="lo
 
 WEFT = str(Path(sys.executable).with_name("weft"))
 TRIALS = 5
-# Only against a hang: what is tested is that it comes to pass at all.
+# Only against a hang: the test is that it happens at all.
 GUARD_SECONDS = 60
 KEYS = {
     "ANTHROPIC_API_KEY": "key-of-anthropic",

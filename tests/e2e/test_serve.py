@@ -261,25 +261,25 @@ def test_the_threads_of_a_server_share_two_arenas_of_memory(project: Path) -> No
         assert sum(start % ARENA_BYTES == 0 for start in starts) <= 1
 
 
-# What `weft serve` runs, told when the server answers.
-SERVE_AND_TELL = """
+# Runs `weft serve`, prints the settings of the garbage collector when it is ready, and ends it.
+PRINT_COLLECTOR_SETTINGS = """
 import gc, os, signal, sys
 from weft.__main__ import COLLECT_AFTER
 from weft.cli.main import parse_arguments
 from weft.cli.serve import serve
 
-def tell(*_):
+def report(*_):
     sys.stderr.write(f"{gc.get_threshold()[0]} {gc.get_freeze_count() > 0}")
     os.kill(os.getpid(), signal.SIGTERM)
 
 gc.set_threshold(COLLECT_AFTER)
-sys.exit(serve(parse_arguments(["serve", "--port", "0"]), on_ready=tell))
+sys.exit(serve(parse_arguments(["serve", "--port", "0"]), on_ready=report))
 """
 
 
-def test_a_server_looks_for_cycles_more_often_than_a_command(project: Path) -> None:
+def test_a_server_runs_the_garbage_collector_more_often_than_a_command(project: Path) -> None:
     told = subprocess.run(
-        [sys.executable, "-c", SERVE_AND_TELL],
+        [sys.executable, "-c", PRINT_COLLECTOR_SETTINGS],
         cwd=project,
         capture_output=True,
         text=True,

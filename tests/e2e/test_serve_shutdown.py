@@ -78,7 +78,7 @@ def test_current_work_finishes_during_the_grace_period_and_nothing_new_begins(pr
         assert client.get("/weft/ready").json() == {"ready": True, "reasons": []}
         running.process.send_signal(signal.SIGTERM)
         running.wait_for_note("ending")
-        # Over the connection that is there we are still answered; there will be no other.
+        # Requests on the open connection are still answered; a new connection is refused.
         ready = client.get("/weft/ready")
         assert (ready.status_code, ready.json()) == (
             503,

@@ -104,7 +104,7 @@ def test_a_session_moves_during_its_task_with_files_history_cost_and_undo(tmp_pa
                 if part["type"] == "patch"
             ]
         )
-        # The source has let go.
+        # The source no longer has the session.
         for path, body in (
             (f"/session/{session}/message", prompt("go on")),
             (
@@ -192,7 +192,7 @@ def test_an_obstacle_at_the_target_is_explained_and_nothing_changes(tmp_path: Pa
         elsewhere = b.serve("--store", str(tmp_path / "elsewhere"))
         b.project = home
         refuse("there is no project", url=elsewhere.url)
-        # What the session was to bring along is committed where the target cannot see it.
+        # The files that the session would bring along are committed where the target cannot see them.
         a.git("add", "-A")
         a.git("commit", "-qm", "not pushed")
         refuse("is not in")
@@ -204,7 +204,7 @@ def test_an_obstacle_at_the_target_is_explained_and_nothing_changes(tmp_path: Pa
         assert "is there already" in try_to_move(a, session, target.url)
         assert b.run("session", "rm", session, "--yes").returncode == 0
         assert b.read_files() == clean
-        # Through all of this the session stayed where it was, and can still be moved.
+        # The session stayed where it was throughout, and can still be moved.
         source.post(f"/session/{session}/message", prompt("go on"))
         moved = a.run("session", "move", session, "--to", target.url, "--format", "json")
         assert json.loads(moved.stdout)["directory"] == str(b.project), moved.stderr

@@ -112,7 +112,7 @@ def test_a_session_full_of_markup_is_shown_as_text(
         assert get_executed(tab, other_server) == {}
         assert (tab.evaluate("document.title"), tab.evaluate("location.href")) == (bad, url)
         assert tab.text().count(bad) == PLACES
-        # What changes is put into the page by its script: that is a second way in.
+        # The script of the page inserts changes: that is a second way in.
         first = next(item for item in data if item["type"] == "part")
         sync([{**first, "data": {**first["data"], "text": f"and then {bad}"}}])
         tab.wait_for(has_text("and then"))
@@ -121,11 +121,11 @@ def test_a_session_full_of_markup_is_shown_as_text(
         assert {request.removeprefix(url) for request in tab.requests()} == {"", "/live"}
 
 
-def test_the_attempts_do_run_without_our_protection(
+def test_hostile_markup_runs_without_our_protection(
     browser: Browser, other_server: Web, tmp_path: Path
 ) -> None:
     tries = dict(attempts(other_server.url))
-    refresh = {"refresh": tries.pop("refresh")}  # by itself: it takes the page away from under the others
+    refresh = {"refresh": tries.pop("refresh")}  # by itself: it leaves the page before the others can run
     for some in (tries, refresh):
         bare = tmp_path / "bare.html"
         bare.write_text(f"<!doctype html><body>{''.join(some.values())}</body>")
@@ -137,7 +137,7 @@ def test_the_attempts_do_run_without_our_protection(
 def test_the_content_policy_would_stop_markup_in_a_page(
     browser: Browser, other_server: Web, tmp_path: Path, kind: Any
 ) -> None:
-    # No policy keeps a page from sending its reader elsewhere; that markup is text is all that does.
+    # No policy prevents a page from redirecting its reader. Only the escaping of markup does.
     planted = "".join(markup for name, markup in attempts(other_server.url).items() if name != "refresh")
     page = render_page(SharedSession(id="x", export=export()), kind=kind).replace(
         b"<main>", b"<main>" + planted.encode()
@@ -212,10 +212,10 @@ def test_a_rate_limited_page_stays_and_asks_again(
         tab.evaluate("here = 1")
         tab.wait_for(
             "performance.getEntriesByName(location.href, 'resource').length"
-        )  # its first look is over
+        )  # its first request has been answered
         with tab.pause_requests(page) as held:
             server.post(f"/session/{session}/message", prompt("second words"))
-            for _ in range(3):  # more often than anything is told of one prompt
+            for _ in range(3):  # more often than one prompt causes events
                 tab.call("Fetch.fulfillRequest", requestId=held(), responseCode=429)
             tab.call("Fetch.continueRequest", requestId=held())
             tab.wait_for(has_text("answer 2"))

@@ -107,7 +107,7 @@ def type_into_terminal(tried: TriedCluster, id: str, words: str) -> str:
 
 
 def find_node(tried: TriedCluster, client: httpx2.Client) -> str:
-    """Return the node to which nginx sends what we send: the one that has our terminal."""
+    """Return the node that nginx chooses for our requests: the one that has our terminal."""
     id = open_terminal(client)
     (name,) = [
         name
@@ -140,7 +140,7 @@ def test_clients_go_on_through_nginx_when_a_node_is_killed_and_another_one_drain
             try:
                 check_kill(tried, client, session, shelled, project=project, threads=threads)
                 check_drain(tried, client, session, project=project, threads=threads)
-            finally:  # if a check fails, nobody waits for what it left running
+            finally:  # if a check fails, the processes that it left running are not waited for
                 model.go_on.set()
                 for name in ("shelled-go", "stepped-go"):
                     (project / name).touch()
@@ -168,7 +168,7 @@ def check_kill(
     project: Path,
     threads: ThreadPoolExecutor,
 ) -> None:
-    """A prompt under way is sent to another node, and stays one prompt. A command line is not: nobody knows how far it came."""
+    """A prompt that was interrupted is sent to another node, and stays one prompt. A command line is not, because nobody knows how far it got."""
     heard = EventListener(tried.url)
     line = {"agent": "build", "command": UNTIL_TOLD.format("shelled")}
     answered = threads.submit(client.post, f"/session/{session}/message", json=prompt("speak"))
@@ -193,7 +193,7 @@ def check_kill(
 def check_drain(
     tried: TriedCluster, client: httpx2.Client, session: str, *, project: Path, threads: ThreadPoolExecutor
 ) -> None:
-    """While a node drains, what reads and what prompts does not fail, and what the node ran goes on elsewhere."""
+    """While a node drains, reads and prompts do not fail, and its runs continue on another node."""
     answered = threads.submit(client.post, f"/session/{session}/message", json=prompt("steps"))
     wait_until((project / "stepped").exists)
     name = find_node(tried, client)

@@ -105,7 +105,7 @@ class EventListener:
 
 
 def fold(events: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return the messages that a client has that followed all these events."""
+    """Return the messages of a client that followed all these events."""
     transcript = Transcript()
     for event in events:
         transcript.feed(event_from_plain(event))
@@ -144,7 +144,7 @@ class Node:
         return list(self.get(f"/session/{session}/message"))
 
     def read_texts(self, session: str) -> list[str]:
-        """Return what was said, without our notes: around midnight one tells the model the new date."""
+        """Return the texts, without our notes: around midnight a note tells the model the new date."""
         return [
             "".join(
                 part["text"]

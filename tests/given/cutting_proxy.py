@@ -12,7 +12,7 @@ STREAM = b"GET /event"
 
 class CuttingProxy:
     """Cuts a number of connections: each event stream after some hundred bytes, and every other response, if it is long
-    enough, before it is complete. At least `answer_cuts` of the cuts are for responses that are no event stream."""
+    enough, before it is complete. At least `answer_cuts` of the cuts are for responses that are not event streams."""
 
     def __init__(self, url: str, *, cuts: int, answer_cuts: int = 0, seed: int = 1) -> None:
         self.cuts_left = cuts

@@ -129,7 +129,7 @@ PIECES = [
 
 @contextmanager
 def allow_refusal(*errors: type[WeftError], naming: str = "") -> Iterator[None]:
-    """Let the block be refused with one of these errors, whose message names something."""
+    """Allow the block to raise one of these errors. Its message must then contain `naming`."""
     message = None
     try:
         yield

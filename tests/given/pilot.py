@@ -51,7 +51,7 @@ class PilotTerminal:
         await self.press("enter")
 
     async def rest(self) -> None:
-        """Wait until nothing would be done again and again if nobody pressed a key."""
+        """Wait until the screen does nothing more without a key."""
         until = time.monotonic() + PATIENCE
         while running := self._list_running_timers():
             assert time.monotonic() < until, f"these timers go on: {running}"
@@ -90,7 +90,7 @@ Drive = Callable[[PilotTerminal], Awaitable[None]]
 
 
 class PilotScreen(FullScreen):
-    """A full screen that a test drives until it has done so."""
+    """A full screen that a test drives."""
 
     def __init__(self, drive: Drive, size: tuple[int, int], settings: FullSettings) -> None:
         super().__init__(settings)
@@ -111,7 +111,7 @@ async def drive_screen(
     session: SessionInfo | None = None,
     **settings: Any,
 ) -> None:
-    """Run a conversation on the full screen until `drive` has done with it."""
+    """Run a conversation on the full screen until `drive` returns."""
 
     async def to_parts(text: str, _: str | None) -> tuple[TextInput, ...]:
         return (TextInput(text=text),)

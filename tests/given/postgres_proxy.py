@@ -20,7 +20,7 @@ class PostgresProxy:
         self.cut = asyncio.Event()
         self.refuses = False
         self.refused = 0
-        # Cleared, answers are kept back until it is set again: connections stay open, and nothing is heard on them.
+        # While it is cleared, answers are held back: connections stay open, and nothing arrives on them.
         self.answers = asyncio.Event()
         self.answers.set()
         self._answers_left: int | None = None
@@ -54,7 +54,7 @@ class PostgresProxy:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             there_reader, there = await asyncio.open_connection(self._to.hostname, self._to.port)
-        except OSError:  # the server is away
+        except OSError:  # the server is unreachable
             return
         connection = _Connection(self)
         ways = [

@@ -25,7 +25,7 @@ def read_flaky_tests(path: Path) -> list[FlakyTest]:
 
 
 def find_faults(listed: Sequence[FlakyTest], root: Path, today: date) -> Iterator[str]:
-    """Yield what is wrong with the list: tests that do not exist below the root, no reason, and what has been there for too long."""
+    """Yield what is wrong with the list: tests that do not exist below the root, missing reasons, and entries that are too old."""
     for test in listed:
         file, _, function = test.name.partition("::")
         if not (root / file).is_file() or function not in _list_functions(root / file):
@@ -42,7 +42,7 @@ def _list_functions(file: Path) -> set[str]:
 
 
 class SecondTries:
-    """A plugin of pytest that notes which tests were tried twice. It belongs into the process that has the reports of all."""
+    """A plugin of pytest that notes which tests were tried twice. It belongs in the process that receives all reports."""
 
     def __init__(self, listed: Sequence[FlakyTest]) -> None:
         self._listed = {test.name: test for test in listed}

@@ -159,7 +159,7 @@ class SimulatedNode:
             if not self.machine.died.is_set():
                 raise
         except Exception as error:  # noqa: BLE001  it is told to the test
-            # A node that cannot reach the database when it starts ends; one that is dead only has to be gone.
+            # A node that cannot reach the database when it starts exits. A dead one only has to be gone.
             if not self.machine.died.is_set() and (self.ready.is_set() or not isinstance(error, StoreError)):
                 self._world.wrong.append(f"{self.name} failed: {error!r}")
         finally:
@@ -346,7 +346,7 @@ def make_scope(method: str, path: str, headers: dict[str, str], query: bytes = b
 class EventReader:
     """A client that follows all events from the beginning of the log, and goes to another node when its own is gone.
 
-    A node that cannot reach the database does not know what a reader from elsewhere has seen, and tells it to begin anew.
+    A node that cannot reach the database does not know what a reader saw on another node, and tells it to start again.
     """
 
     def __init__(self, world: "SimulatedCluster") -> None:
@@ -388,7 +388,7 @@ class EventReader:
 
 
 class TroubleSettings(Struct, frozen=True, kw_only=True):
-    """What a seed brings: how many sessions, prompts and misfortunes, and how bad the network is."""
+    """What a seed chooses: how many sessions, prompts and failures there are, and how bad the network is."""
 
     sessions: int
     prompts: int
@@ -398,7 +398,7 @@ class TroubleSettings(Struct, frozen=True, kw_only=True):
 
 
 def draw_settings(random: Random) -> TroubleSettings:
-    """Draw what happens. Some seeds are calm: there, every prompt has a whole answer."""
+    """Choose what happens. Some seeds are without failures: every prompt gets a complete answer."""
     sessions, prompts = random.randint(1, 3), random.randint(2, 6)
     if random.random() < 0.3:
         return TroubleSettings(sessions=1, prompts=prompts, actions=(), faults=NetworkFaults(), late=0.02)
@@ -562,7 +562,7 @@ class SimulatedCluster:
                 self._nodes[place] = self._start_node()
 
     async def _wait_for_quiet(self, readers: Sequence[EventReader]) -> None:
-        """Wait until nothing is left to do and everybody has heard of it."""
+        """Wait until nothing is left to do and every reader has received it."""
         deadline = asyncio.get_running_loop().time() + QUIET_SECONDS
         while why := self._find_activity(readers):
             if asyncio.get_running_loop().time() > deadline:
@@ -625,7 +625,7 @@ class SimulatedCluster:
                 self.wrong.append("a reader missed an event, or got one twice or in another order")
 
     def _list_broken_promises(self, history: Sequence[MessageWithParts], names: dict[str, str]) -> list[str]:
-        """Return what is wrong with the answers to the prompts of a session, and take these from `names`."""
+        """Return what is wrong with the answers to the prompts of a session, and remove these prompts from `names`."""
         wrong = list_unfinished(history)
         answers = [message for message in history if isinstance(message.info, AssistantMessage)]
         named = Counter(

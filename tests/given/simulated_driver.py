@@ -92,7 +92,7 @@ class Machine:
         for answer in list(self._answers):
             if not answer.done():
                 answer.set_exception(error)
-                answer.exception()  # whoever waited for it may be gone
+                answer.exception()  # its caller may be gone
         for lost in list(self._lost_handlers):
             lost()
 
@@ -138,7 +138,7 @@ class Machine:
                 answer.set_result(rows)
             else:
                 answer.set_exception(error)
-                answer.exception()  # whoever waited for it may be gone
+                answer.exception()  # its caller may be gone
 
     def listen(self, wake: Callable[[], None], lost: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at each notification that arrives. Return what ends that."""

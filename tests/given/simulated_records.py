@@ -28,7 +28,7 @@ Documents = dict[str, Any]
 
 
 def is_promised(event: Durable) -> bool:
-    """Return True if the event outlives a power failure, with all that was applied to its session before (`Store`)."""
+    """Return True if the event survives a power failure, with everything that was applied to its session before it (`Store`)."""
     match event:
         case SessionCreated() | SessionDeleted() | MessageRemoved() | PartRemoved():
             return True
@@ -78,7 +78,8 @@ class SessionRecord:
         self._info = info
         self._batches: list[WrittenBatch] = []
         self._live: Transcript | None = Transcript(self._base)
-        self.is_surprising = False  # a write that was refused may be there: a disk that cannot flush cannot take it back either
+        # True if a refused write may be there: a disk that cannot flush cannot roll it back either.
+        self.is_surprising = False
 
     def add(self, batch: WrittenBatch) -> None:
         self._batches.append(batch)
@@ -92,7 +93,7 @@ class SessionRecord:
         return None if self._live is None else self._live.messages()
 
     def check_whole(self, history: list[MessageWithParts], info: SessionInfo | None) -> str | None:
-        """Say what is wrong if the session is not what was written, each batch of unknown end whole or not at all."""
+        """Report a session that is not what was written. A batch whose end is unknown must be complete or absent."""
         unknown = [batch for batch in self._batches if not batch.done]
         if len(unknown) > MAX_UNKNOWN:
             # Too many to try: which of them are there stays unknown, and is not checked.
@@ -120,7 +121,7 @@ class SessionRecord:
         return info, transcript.messages()
 
     def _find_promised(self) -> int:
-        """Return how many batches outlive a power failure: those before a promised one of the same process or under a lease."""
+        """Return how many batches survive a power failure: those before a promised one of the same process or under a lease."""
         floor = 0
         for number, batch in enumerate(self._batches, 1):
             others = [each for each in self._batches[floor : number - 1] if each.writer != batch.writer]

@@ -1,8 +1,8 @@
 """A world for one seed: processes with the whole engine on one simulated disk, people, models, tools, deaths; and what must hold.
 
-Everything that happens follows from the seed. Each life ends with a kill, a power failure or in peace; then the store is held against
-what was written (`simulated_records`), and the next life begins with what is there. The last one is calm: everything is settled,
-each session answers once more, and all sums are checked.
+Everything that happens follows from the seed. The lifetime of a process ends with a kill, a power failure or an
+orderly exit. Then the store is compared with what was written (`simulated_records`), and the next process continues from it.
+The last process has no failures: everything is settled, each session answers once more, and all sums are checked.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 
 WORDS = ("warp ", "weft ", "Schuss ", "織る ", "🧵\n", "x" * 40)
 LONGEST_LIFE = 3_000
-# About as many turns of the loop, operations on the disk and renames as a life has.
+# About as many turns of the loop, operations on the disk and renames as a process makes in its lifetime.
 TURNS, OPERATIONS, MOVES = 500, 250, 50
 LIFE_SECONDS = 5.0
 SHARED_MEMORY = "/dev/shm"
@@ -285,7 +285,7 @@ class World:
     # --- tools ---
 
     def _make_tool(self, process: Process, *, notes: bool) -> AnyTool:
-        """Return a tool whose effect is counted; one that `notes` says before what it is about to do, and afterwards that it did."""
+        """Return a tool whose effect is counted. With `notes`, it records its evidence before and its result after."""
 
         async def mark(wanted: MarkInput, ctx: ToolContext) -> ToolResult:
             await self._clock.sleep(self.random.choice((0, 0.01, 0.4)))
@@ -406,7 +406,7 @@ class World:
                 self.records.expect(False, f"not what was asked: {message}")
 
     def _check_calls(self, history: Sequence[MessageWithParts]) -> Iterator[str]:
-        """Yield the marks of all calls, and check that what is said of each is true."""
+        """Yield the marks of all calls, and check that the verdict on each is true."""
         for message in history:
             for part in message.parts:
                 if not isinstance(part, ToolPart) or "mark" not in part.state.input:

@@ -119,7 +119,7 @@ async def read_all(store: Store) -> list[Any]:
 
 @asynccontextmanager
 async def open_beside(url: str) -> AsyncIterator[Store]:
-    """Open a store as a process does that was there before another one died: it does not look for what that one left."""
+    """Open a store like a process that started before another one died: it does not look for what that one left."""
     if url.startswith("file:"):
         store = FileStore(url.removeprefix("file:"))
         yield store

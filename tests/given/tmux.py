@@ -58,7 +58,7 @@ class TmuxTerminal:
         until = time.monotonic() + PATIENCE
         while not is_shown(screen := self.get_screen()):
             left = until - time.monotonic()
-            # Something was printed: look again. Without output, look now and then all the same.
+            # Look again after output. Without output, look now and then as well.
             ready, _, _ = select.select([self._output], [], [], min(max(left, 0), 2))
             if ready:
                 os.read(self._output, 1 << 20)

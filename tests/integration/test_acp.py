@@ -175,7 +175,7 @@ async def test_a_second_prompt_is_refused_and_one_after_a_cancel_waits(tmp_path:
         assert (await first).stop_reason == "cancelled"
         assert (await third).stop_reason == "end_turn"
         assert connection.editor.words() == "Well.Here."
-        await connection.agent.cancel(session_id=session)  # nothing goes on: nothing happens
+        await connection.agent.cancel(session_id=session)  # no run: nothing happens
         assert connection.notes == []
 
 

@@ -54,7 +54,7 @@ async def test_an_edit_builds_on_unsaved_text_and_undo_restores_it(tmp_path: Pat
         session = await connection.new_session()
         await connection.editor.prompt(session, "change it")
         assert path.read_text() == "changed, not saved\n"
-        # First the person's own words are saved, as theirs; then they are changed.
+        # The person's own text is saved first, as theirs; then it is changed.
         assert connection.editor.written == [
             (session, str(path), UNSAVED),
             (session, str(path), "changed, not saved\n"),

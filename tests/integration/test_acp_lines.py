@@ -34,7 +34,7 @@ JUNK = [
     b'{"jsonrpc": "2.0", "id": 0, "error": "no"}\n',
     b"[" * 100_000 + b"\n",
 ]
-# Messages that are none of ours: answered, or passed over.
+# Messages that we do not know: answered, or ignored.
 ODD = [
     b"\n",
     b"   \n",
@@ -184,7 +184,7 @@ class OddEditor:
         self._runner.close()
 
     def send(self, *messages: Any, junk: bytes = b"") -> list[dict[str, Any]]:
-        """Send messages, and bytes that may be none. Return the answers to all that are requests."""
+        """Send messages, and bytes that may not be messages. Return the answers to all requests."""
         return self._runner.run(self._send([*map(self._to_line, messages), junk.replace(b"\n", b" ")]))
 
     def _to_line(self, message: Any) -> bytes:

@@ -147,7 +147,7 @@ def test_a_broken_file_is_reported_without_its_contents(weft: Run, auth_file: Pa
     assert KEY not in out + err
 
 
-# Takes the screen it is given for its own, as a shell does for a command.
+# Makes the given terminal its controlling one, as a shell does for a command.
 AT_TERMINAL = """
 import fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -175,7 +175,7 @@ def read_until(screen: int, words: bytes | None) -> bytes:
     while words is None or words not in said:
         try:
             more = os.read(screen, 4096)
-        except OSError:  # how Linux says that the other side is gone
+        except OSError:  # how Linux reports that the other side is gone
             return said
         if not more:
             return said

@@ -41,6 +41,6 @@ def test_every_run_ends_with_a_valid_history_whatever_the_model_does(
     simulate(world.run(TURNS))
     assert world.wrong == []
     assert readers.refused == []
-    # Had nothing happened, nothing would be shown.
+    # Without any failures the test would prove nothing.
     assert world.turns >= TURNS
     assert len(world.chaos.behaviours) > len(BEHAVIOURS) / 2

@@ -62,7 +62,7 @@ async def to_parts(text: str, _: str | None) -> tuple[TextInput, ...]:
     return (TextInput(text=text),)
 
 
-async def test_what_is_typed_while_a_session_is_opened_is_sent_to_it() -> None:
+async def test_text_typed_while_a_session_is_opened_is_sent_to_it() -> None:
     setup = ChatSetup(now=lambda: 1, run_command=run_command, to_parts=to_parts, to_resume=str)
     async with open_engine([Say(text="Hello.")]) as engine:
         session = await engine.api.create_session(SessionInput(title="Mine"))
@@ -71,7 +71,7 @@ async def test_what_is_typed_while_a_session_is_opened_is_sent_to_it() -> None:
         assert len(await engine.api.list_messages(session.id)) == 2
 
 
-async def test_what_a_command_answered_before_the_first_session_stays_on_the_screen() -> None:
+async def test_the_output_of_a_command_before_the_first_session_stays_on_the_screen() -> None:
     class NotingScreen(HastyScreen):
         async def run(self, chat: Chat) -> None:
             chat.note("nothing is granted")

@@ -249,7 +249,7 @@ async def test_a_gap_in_a_run_is_reported_once() -> None:
         assert gaps == [RESYNC]
 
 
-async def test_a_client_gives_up_on_a_server_that_stays_away() -> None:
+async def test_a_client_gives_up_on_a_server_that_stays_unreachable() -> None:
     async with open_served_engine(
         [Wait(seconds=600)], options=ConnectionOptions(patience=0.2, health_interval=0.05)
     ) as served:
@@ -276,7 +276,7 @@ async def test_a_client_leaves_a_server_that_stays_silent(canned_server: CannedS
     async with open_remote(
         canned_server.url, ConnectionOptions(patience=2, health_interval=0.05), env={}
     ) as api:
-        canned_server.silent = True  # it takes requests, and no more
+        canned_server.silent = True  # it accepts requests and does not answer
         with pytest.raises(UnreachableError):
             await api.prompt(SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn"), text_prompt("hello"))
 
@@ -363,7 +363,7 @@ async def test_a_terminal_is_read_and_typed_into(tmp_path: Path) -> None:
         async with terminals.open_screen(pty.id) as screen, asyncio.timeout(60):
             await screen.write(b"hello\n")
             said = b""
-            while said.count(b"hello") < 2:  # as it is typed, and as cat says it
+            while said.count(b"hello") < 2:  # as typed, and as printed by cat
                 said += await screen.read()
             await screen.write(b"\x04")
             while await screen.read():

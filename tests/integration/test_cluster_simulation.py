@@ -60,7 +60,7 @@ def read_seeds(given: str) -> range:
     return range(int(first), int(last or int(first) + 1))
 
 
-# Read now: a test sees no such variable.
+# Read at import: tests do not see this variable.
 SEEDS = read_seeds(os.environ.get("WEFT_SIMULATION", f"0-{CI_SEEDS}"))
 
 
@@ -335,7 +335,7 @@ async def flush_often(journal: Journal) -> None:
             await journal.flush_session(SESSION)
 
 
-def test_a_node_that_leaves_gives_back_nothing_that_another_one_is_taking() -> None:
+def test_a_node_that_leaves_does_not_return_a_delivery_that_another_node_is_taking() -> None:
     simulate(take_from_a_node_that_leaves())
 
 
@@ -361,7 +361,7 @@ async def take_from_a_node_that_leaves() -> None:
         assert server.deliveries["one"].taker == "b"
 
 
-async def test_a_node_learns_of_a_delivery_that_it_took_even_if_the_first_answer_was_lost(
+async def test_a_node_receives_a_delivery_that_it_took_even_if_the_first_answer_was_lost(
     machine: Machine, store: SimulatedStore
 ) -> None:
     await store.cluster.join(NodeRecord("n", "me", "n", "", "1", ("/work",)))
@@ -371,7 +371,7 @@ async def test_a_node_learns_of_a_delivery_that_it_took_even_if_the_first_answer
         assert key in [delivery.key for delivery in await store.cluster.take("n", most=9)]
 
 
-def test_a_node_learns_of_a_delivery_that_a_late_statement_took_for_it() -> None:
+def test_a_node_receives_a_delivery_that_a_late_statement_took_for_it() -> None:
     simulate(take_late())
 
 

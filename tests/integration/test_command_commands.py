@@ -97,7 +97,7 @@ def prompts(weft: Any) -> list[str]:
 def test_a_command_runs_with_its_arguments(weft: Any) -> None:
     write_user_command("fix", "Fix $1; mind $2. !`echo from the shell`")
     code, _, err = weft("run", "-m", "scripted/demo", "--command", "fix", "42", "the tests", "too")
-    assert code in (0, 1), err  # the demo wants files that are not here
+    assert code in (0, 1), err  # the demo needs files that are not here
     assert prompts(weft) == ["Fix 42; mind the tests too. from the shell"]
 
 

@@ -44,7 +44,7 @@ def test_an_empty_list_says_so_on_stderr(line: str, note: str, capsys: pytest.Ca
     assert run_command(shlex.split(line)) == 0
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(note)  # and no warning of an index that nothing could be in
+    assert err.startswith(note)  # and no warning about a missing index
 
 
 @pytest.mark.parametrize("noun", ["session list", "permission list", "share list"])

@@ -114,4 +114,4 @@ def test_the_context_command_says_if_the_conversation_will_be_compacted_first(
     assert json.loads(report)["crowded"] is crowded
     assert ("summarised first" in shown.splitlines()[-1]) is crowded
     answers = [each for each in web.requests if b"Generate a title" not in each.body]
-    assert len(answers) == (3 if crowded else 2)  # what was foretold came true
+    assert len(answers) == (3 if crowded else 2)  # as the context command announced

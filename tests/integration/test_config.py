@@ -43,7 +43,7 @@ def test_every_setting_is_shown_with_its_file_and_line(
     ]
 
 
-def test_secrets_are_masked_and_problems_go_to_stderr(
+def test_secrets_are_redacted_and_problems_go_to_stderr(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = project / "opencode.json"

@@ -337,7 +337,7 @@ def test_a_local_server_is_used_without_configuration(weft: Run, monkeypatch: py
 def test_a_local_server_that_does_not_run_is_reported_at_once_with_a_hint(
     weft: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nothing listens on port 1, and no clock is turned: a second try would wait for seconds.
+    # Nothing listens on port 1, and the clock is real: a second try would wait for seconds.
     monkeypatch.setenv("OLLAMA_HOST", "localhost:1")
     code, out, err = weft("-m", "ollama/llama3:8b", "weave")
     expected = "nothing listens at localhost:1: the connection was refused"

@@ -108,7 +108,7 @@ async def test_a_session_without_messages_shows_its_first_request(
     assert shown["system"][1].endswith(f"Instructions from: {repository}/AGENTS.md\nFar.")
 
 
-async def test_sources_that_were_not_asked_are_named(
+async def test_mcp_servers_and_plugins_that_were_not_asked_are_named(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session, _ = await run_prompt("first")

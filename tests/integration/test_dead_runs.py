@@ -91,7 +91,7 @@ def test_a_session_deleted_under_a_dead_run_does_not_prevent_opening(tmp_path: P
     die_holding(root, dead_session)
 
     assert check_other_session(tmp_path, other_session) == ["Sound"]
-    assert os.listdir(root / ".weft/run") == []  # nothing is left to trip over
+    assert os.listdir(root / ".weft/run") == []  # nothing of it is left
 
 
 def test_a_truncated_session_document_does_not_prevent_opening_and_is_settled_once_rebuilt(

@@ -74,7 +74,7 @@ async def test_an_event_whose_transaction_commits_late_is_not_skipped(url: str, 
         await early.close()
 
 
-async def test_events_placed_by_their_own_transaction_follow_all_that_were_stored_before(
+async def test_an_event_that_gets_its_position_at_once_follows_all_stored_before(
     url: str, store: PostgresStore
 ) -> None:
     schema, driver = url.partition("schema=")[2], load_driver()
@@ -86,7 +86,7 @@ async def test_events_placed_by_their_own_transaction_follow_all_that_were_store
         assert await two.fetchval(APPEND_PLACED.format(schema), 2, b"placed") is False
         async with one.transaction():
             assert await one.fetchval(APPEND_PLACED.format(schema), 3, b"not committed yet") is True
-            # Nobody waits for the one that gives positions. A position is seen when its event is.
+            # Nobody waits for the transaction that assigns positions. A position becomes visible with its event.
             assert await two.fetchval(APPEND_PLACED.format(schema), 4, b"placed later") is False
             assert bodies(await store.read(0, limit=9)) == ["stored before", "placed"]
         found = await read_all(store)
@@ -98,7 +98,9 @@ async def test_events_placed_by_their_own_transaction_follow_all_that_were_store
     ]  # fmt: skip
 
 
-async def test_too_many_events_without_a_position_are_not_overtaken(url: str, store: PostgresStore) -> None:
+async def test_an_event_does_not_get_a_position_before_many_earlier_events(
+    url: str, store: PostgresStore
+) -> None:
     schema, driver = url.partition("schema=")[2], load_driver()
     connection = await driver.connect(get_server().get_url())
     try:
@@ -170,7 +172,7 @@ async def test_listeners_are_woken_again_after_the_server_cut_them_off(
     assert bodies(await read_all(store)) == ["one", "two"]
 
 
-async def test_the_fold_of_the_log_is_what_the_journal_stored(
+async def test_folding_the_log_gives_what_the_journal_stored(
     store: PostgresStore,
 ) -> None:
     async with open_journal(store, Bus(), SystemClock(), directory=HERE) as journal:
@@ -180,7 +182,7 @@ async def test_the_fold_of_the_log_is_what_the_journal_stored(
             for offset, piece in ((2, "ce "), (5, "upon "), (10, "a time")):
                 journal.grow(growth("prt_1", piece, offset))
             await journal.commit(SessionIdled(session_id=SESSION))
-        # What was announced while the lease was held is logged before it is given back.
+        # Events published under the lease are logged before it is released.
         events = [event_from_json(event.body) for event in await read_all(store)]
     transcript = Transcript()
     transcript.feed(*events)

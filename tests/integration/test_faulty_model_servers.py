@@ -51,7 +51,7 @@ def make_pydantic_ai(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
 
 
 def make_azure(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
-    own = {"Authorization": "Bearer k"}  # which this server wants beside Azure's
+    own = {"Authorization": "Bearer k"}  # which this server requires besides Azure's
     return AzureOpenAI(client, replace(endpoint, headers=own, options={"useCompletionUrls": True}))
 
 
@@ -147,7 +147,7 @@ async def test_a_failure_names_the_address_without_its_secrets(name: str) -> Non
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)
         asked = harness.server.requests[-1].path.partition("?")[0]
-        # Which path a package of others adds to the address of an API, only the package knows.
+        # Only the package knows which path it adds to the address of an API.
         known = "/v1" if name == "pydantic-ai" else asked
         assert failed.error.data.metadata == {
             "url": f"http://{harness.server.requests[-1].headers['host']}{known}"

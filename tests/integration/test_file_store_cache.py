@@ -182,7 +182,7 @@ async def test_after_a_write_of_opencode_everything_is_checked(store: FileStore,
     overwrite(root, MANY - 1, "weft")
     overwrite(root, 0, "weft")
     assert list_texts(read())[0] == "weft"
-    overwrite(root, 1, "weft")  # and for a while after, for it may not be done
+    overwrite(root, 1, "weft")  # and for a while after, because OpenCode may still be writing
     assert list_texts(read())[1] == "weft"
 
 
@@ -243,7 +243,7 @@ async def test_concurrent_reads_writes_and_evictions_do_not_conflict(
             MessageUpdated(info=replace(prompt(f"msg_{id}"), session_id=id)),
             PartUpdated(part=replace(text(f"prt_{id}", "warp", of=f"msg_{id}"), session_id=id)),
         )
-    # Room for one of them: whoever reads pushes out what another thread is just about to use.
+    # Only one fits: a reader evicts what another thread is about to use.
     remembered = MessageCache(MessageReader(Tree(str(tmp_path / "storage"))), limit=1)
     faults: list[BaseException] = []
 
@@ -275,9 +275,7 @@ async def test_waiting_for_a_lock_does_not_block_others(root: Path, store: FileS
     with hold_lock(str(root / ".weft/lock" / session_lock(SESSION))):
         waiting = [asyncio.ensure_future(store.edit(SESSION, lambda it: it)) for _ in range(40)]
         await asyncio.sleep(0)
-        async with asyncio.timeout(
-            60
-        ):  # ours is the lock they wait for: without threads to spare nothing ends
+        async with asyncio.timeout(60):  # they wait for our lock: without spare threads nothing would end
             await asyncio.get_running_loop().getaddrinfo("localhost", 80)
             assert (await store.get_session(SessionID("ses_other"))).id == "ses_other"
         assert not any(each.done() for each in waiting)

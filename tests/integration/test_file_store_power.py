@@ -20,7 +20,7 @@ from weft.testing.store_values import NOW, PROMPT, SESSION, prompt, session, tex
 
 
 class ChosenFaults(DiskFaults):
-    """Lets the operations fail that a test names by their kind and a piece of their path, whose end is `$`, each once."""
+    """Makes operations fail once each. A test names them by kind and by a piece of the path; `$` is its end."""
 
     def __init__(self) -> None:
         super().__init__(Random(1), lambda _: None)
@@ -188,14 +188,14 @@ async def test_a_document_that_a_refused_write_had_replaced_survives(medium: Med
     assert await (await open_store(medium)).list_messages(SESSION) == [with_parts(prompt())]
 
 
-async def test_a_full_disk_hides_no_document_of_a_write_that_cannot_be_taken_back(medium: Medium) -> None:
+async def test_a_full_disk_hides_no_document_of_a_write_that_cannot_be_rolled_back(medium: Medium) -> None:
     trouble = ChosenFaults()
     store = await open_store(medium, trouble)
     await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
     trouble.failing = [("move", "ses_1.json$"), ("prepare", ".old$")]
     with pytest.raises(StoreError):
         await write_renamed(store)
-    trouble.failing = [("extend", "chain/"), ("append", "chain/")]  # what was begun cannot be finished either
+    trouble.failing = [("extend", "chain/"), ("append", "chain/")]  # the write cannot be completed either
     assert await store.find_message(SESSION, PROMPT) is not None
     trouble.failing = []
     assert (await store.get_session(SESSION)).title in ("", "Renamed")
@@ -227,7 +227,7 @@ async def test_a_batch_is_noted_on_the_disk_before_it_begins_and_until_it_is_don
     assert disk.done == [
         "write and flush temp",
         "write and flush temp",
-        # Whoever takes one of the locks has to find the note. So the pointer to it comes first, and goes last.
+        # The holder of any of the locks must find the note. So the pointer to it is written first and removed last.
         "write and flush redo/session.ses_2",
         "write and flush redo/session.ses_1",
         "flush temp",

@@ -272,7 +272,7 @@ def test_a_large_project_lists_the_same_from_its_cache_as_from_its_files(writer:
     cached = next(Path(writer.cache).rglob("*.list"))
     before = cached.read_bytes()
 
-    # As OpenCode does: written over in place, made, removed; and one of a version that knows more.
+    # As OpenCode does: overwritten in place, created, removed; and one document of a newer version.
     writer.write(f"session/{PROJECT}/{changed.id}", replace(changed, title="Another title"))
     writer.session("new")
     (writer.storage / f"session/{PROJECT}/ses_s010.json").unlink()

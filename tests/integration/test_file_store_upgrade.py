@@ -292,7 +292,9 @@ async def test_diffs_are_moved_out_of_the_session_and_the_original_is_kept(root:
     assert (number(root), await store.damage()) == (b"2", [])
 
 
-async def test_a_session_that_cannot_be_upgraded_only_holds_back_the_format_number(root: Path) -> None:
+async def test_a_session_that_cannot_be_upgraded_keeps_the_old_format_number_and_the_rest_is_upgraded(
+    root: Path,
+) -> None:
     write_document(root / "migration", 1)
     put_session(root, "ses_a", {"diffs": DIFFS})
     (root / "session/p1/ses_b.json").write_bytes(b"{")

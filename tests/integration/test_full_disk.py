@@ -107,7 +107,7 @@ async def test_a_truncated_answer_never_passes_for_a_complete_one(tmp_path: Path
             messages = await FileStore(str(root)).list_messages(session)
             assert all(WORDS.startswith(text_of(message)) for message in messages[1:])
         hearing.cancel()
-    # Leaving writes what is unwritten: all that anybody was told.
+    # Closing stores everything that was published.
     messages = await FileStore(str(root)).list_messages(session)
     assert "".join(text_of(message) for message in messages[1:]) == "".join(deltas)
 
@@ -123,7 +123,7 @@ async def test_published_text_is_stored_as_soon_as_there_is_space(
         await clock.somebody_sleeps(GROWTH_SECONDS)
         clock.turn(round(GROWTH_SECONDS * 1000))
         while text_of(await read_answer(root, session)) != WORDS:
-            pass  # reading it lets the journal go on
+            pass  # reading it lets the journal continue
 
 
 async def test_a_manual_command_whose_output_does_not_fit_has_failed(tmp_path: Path) -> None:

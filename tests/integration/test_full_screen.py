@@ -20,7 +20,7 @@ from weft.provider.scripted import Say, Think, UseTool, Wait
 from weft.tui.full.widgets import SearchField
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "terminal"
-STORES_GOLDEN = bool(os.environ.get("WEFT_GOLDEN"))  # tests see no such variables
+STORES_GOLDEN = bool(os.environ.get("WEFT_GOLDEN"))  # tests do not see these variables
 ANSWER = "# Weaving\n\nA **bold** word.\n\n- one\n- two\n\n```python\nx = 1\n```\n"
 EDIT = UseTool(tool="edit", input={"filePath": "hello.txt", "oldString": "hello", "newString": "goodbye"})
 SCRIPTS: Scripts = {
@@ -107,7 +107,7 @@ async def test_the_transcript_is_browsed_folded_searched_and_copied(tmp_path: Pa
         assert "▌ A bold word." in terminal.get_screen()  # the only place
         await terminal.type("/")
         terminal.app.query_one(SearchField).value = "velvet"
-        terminal.app.press("enter")  # before Textual has told what was typed
+        terminal.app.press("enter")  # before Textual has reported the key
         await terminal.wait_for("'velvet' was not found")
         await terminal.type("y")
         await terminal.wait_for("copied 1 line: OSC 52")

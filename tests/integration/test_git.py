@@ -125,7 +125,7 @@ def test_settings_and_object_format_of_a_repository_are_read(git: Git, repositor
     assert git.object_format(str(repository)) == "sha1"
 
 
-def test_plumbing_has_no_input_a_time_limit_and_can_be_stopped(repository: Path, tmp_path: Path) -> None:
+def test_git_commands_have_a_time_limit_and_can_be_stopped(repository: Path, tmp_path: Path) -> None:
     run(tmp_path, "init", "-q", "--bare", "own: git")
     own = str(tmp_path / "own: git")
     misled = {**os.environ, "GIT_DIR": str(repository / ".git"), "GIT_CONFIG_COUNT": "not a number"}

@@ -76,7 +76,7 @@ class NodeMachine:
         self.directory = self.home / "root" / "loom" / SESSION
 
     def locate(self, directory: str) -> Path:
-        """Return where a checkout is here, as every node has a root of its own."""
+        """Return the path of a checkout on this node: every node has its own root."""
         return self.directory.parent / os.path.basename(directory)
 
     @asynccontextmanager
@@ -162,7 +162,7 @@ async def test_files_move_to_another_node_and_back_and_changes_of_a_person_are_k
     await change(b, session, write("hello.txt", "from b\n"))
     assert read_files(b.directory) == {**read_files(a.directory), "hello.txt": ("0o644", b"from b\n")}
     assert read_files(b.directory)["secret"] == ("0o600", b"s")
-    # Nobody took over since, so what a person changed on the node belongs to the session from now on.
+    # No other node took over since, so the person's changes on the node now belong to the session.
     write("mine.txt", "mine\n")(b.directory)
     await change(b, session, write("hello.txt", "from b again\n"))
     # The other node has lost nothing but a person's file, which is set aside.
@@ -398,7 +398,7 @@ async def test_a_fork_has_the_files_that_were_stored_last_in_a_checkout_of_its_o
     assert (old, new) == (str(b.directory), str(b.locate(FORK)))
     fork = replace(session, id=FORK, directory=new)
     await b.store.apply(SessionCreated(info=fork))
-    # The original may go, and another node may be the one that goes on.
+    # The original may be removed, and another node may continue the fork.
     await a.workspaces.remove([session], trash=False)
     for node in (a, b):
         await change(node, fork, lambda _: None)
@@ -439,7 +439,7 @@ async def test_a_principal_has_checkouts_and_stored_files_of_its_own(
     # No git directory is shared with the administrator or with another principal.
     common = git(directory, "rev-parse", "--path-format=absolute", "--git-common-dir")
     assert common == str(directory.parent / "base" / ".git")
-    # The administrator finds the same checkout and the same files, to settle and to tidy up.
+    # The administrator finds the same checkout and files, to settle and to remove.
     for workspaces in (own, a.workspaces):
         assert workspaces.find_session(str(directory)) == SESSION
         await workspaces.prepare(str(directory))

@@ -293,7 +293,7 @@ async def test_a_plugin_changes_a_finished_text_before_it_is_stored_and_publishe
         assert told[said.id] == said.text
         assert texts((await engine.api.list_messages(session))[-1]) == [said.text]
         assert (hooks.calls[0][1].part_id, hooks.calls[0][1].message_id) == (said.id, answer.info.id)
-        # The model reads its words as they were stored.
+        # The model reads its text as it was stored.
         await engine.api.prompt(session, text_prompt("Sure?"))
         assert engine.provider.requests[1].messages[1] == AssistantModelMessage(
             content=(TextContent(text="All done now. -- weft"),)

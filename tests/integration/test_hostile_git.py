@@ -39,7 +39,7 @@ def test_reading_from_git_does_not_run_the_program(hostile: HostileGit) -> None:
     ]
     for ask in asked:
         hostile.rewrite_files()
-        with suppress(GitError):  # a file that has to be fetched first cannot be had
+        with suppress(GitError):  # a file that would have to be fetched is not available
             ask()
     assert not hostile.ran()
 

@@ -219,7 +219,7 @@ def test_a_person_at_a_terminal_is_asked_once_and_shown_what_would_run(hostile: 
     assert "it has changed since you were asked" in changed
     assert "changed" in changed
     assert "held back: " not in changed.partition("[y/N]")[2]
-    assert hostile.ran() == ["plugin-file", "tool"]  # what it has left, once it is vouched for
+    assert hostile.ran() == ["plugin-file", "tool"]  # the programs that remain, once the project is trusted
 
 
 def test_changes_made_during_the_review_are_not_trusted(hostile: HostileRepository) -> None:

@@ -117,7 +117,7 @@ def _split_growth(event: Event) -> Iterator[Event]:
 
 async def run_session(held: LiveSession, name: str) -> None:
     """Run a session with text, reasoning, parallel calls, failing calls, a retry, and an aborted call and answer."""
-    # Gemini's arguments are an object by themselves: they cannot be broken.
+    # Gemini sends arguments as an object: they cannot be malformed.
     broken = (
         UseTool(tool="echo", input={"wrong": 1})
         if name == "gemini"
@@ -165,7 +165,7 @@ async def compaction(held: LiveSession, name: str) -> None:
 
 
 COMMON = {"text", "reasoning", "tool completed", "step-start", "step-finish"}
-# Each with all that is in it in the end: a session that went another way than it should proves nothing.
+# Each with the parts it must contain at the end: a session that took another course would prove nothing.
 SESSIONS = {
     "work": (run_session, COMMON | {"tool error", "retry", "AbortedFailure"}),
     "compaction": (compaction, COMMON | {"compaction"}),

@@ -137,7 +137,7 @@ def test_gemini_with_tools_gets_a_value_tool_instead_of_a_format(weft: Run) -> N
     with open_web(Turns(answer_in_gemini(SAID))) as web:
         code, out, _ = weft(web, "@ai-sdk/google", PERSON)
     sent = body(web.requests[0])
-    assert (code, json.loads(out)) == (0, ADA)  # what it says in words is the value, and is taken
+    assert (code, json.loads(out)) == (0, ADA)  # its text is the value, and is accepted
     assert sent["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
     assert "responseJsonSchema" not in sent["generationConfig"]
 

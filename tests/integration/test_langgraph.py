@@ -1,4 +1,4 @@
-"""LangGraph with its checkpoints in weft: real graphs of plain functions, and LangGraph's own saver as the measure."""
+"""LangGraph with its checkpoints in weft: real graphs of plain functions, and LangGraph's own saver as the reference."""
 
 import asyncio
 import operator
@@ -323,16 +323,16 @@ def sort(found: list[CheckpointTuple]) -> list[CheckpointTuple]:
 
 
 @given(moves=st.lists(st.one_of(PUT, PUT, WRITE, WRITE, DELETE), max_size=12))
-async def test_it_behaves_like_the_saver_of_langgraph(moves: list[Any]) -> None:
+async def test_the_checkpointer_behaves_like_the_saver_of_langgraph(moves: list[Any]) -> None:
     async with open_store("memory:") as store:
-        saver, measure = WeftCheckpointer(store), InMemorySaver()
+        saver, reference = WeftCheckpointer(store), InMemorySaver()
         for number, move in enumerate(moves):
             await apply(saver, move, number)
-            await apply(measure, move, number)
-        assert await observe(saver) == await observe(measure)
+            await apply(reference, move, number)
+        assert await observe(saver) == await observe(reference)
 
 
-async def test_it_behaves_the_same_from_files(tmp_path: Path) -> None:
+async def test_the_checkpointer_behaves_the_same_on_a_file_store(tmp_path: Path) -> None:
     moves: list[Any] = [
         ("put", "a", "", "1", None, {"messages": ["x"], "total": b"\x00"}),
         ("write", "a", "", "1", "task 1", [("messages", "y"), ("__error__", "z")]),
@@ -341,10 +341,10 @@ async def test_it_behaves_the_same_from_files(tmp_path: Path) -> None:
         ("put", "b/ü", "", "1", None, {"total": 1}),
         ("delete", "b/ü"),
     ]
-    measure = InMemorySaver()
+    reference = InMemorySaver()
     for number, move in enumerate(moves):
         async with open_store(tmp_path / "history") as store:  # a new handle for each
             await apply(WeftCheckpointer(store), move, number)
-        await apply(measure, move, number)
+        await apply(reference, move, number)
     async with open_store(tmp_path / "history") as store:
-        assert await observe(WeftCheckpointer(store)) == await observe(measure)
+        assert await observe(WeftCheckpointer(store)) == await observe(reference)

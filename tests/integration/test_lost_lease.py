@@ -203,7 +203,7 @@ async def test_refused_growth_ends_the_run_and_its_tools_at_once(kind: str, tmp_
     calls.begun.add("brief")
     async with (
         open_store(url) as store,
-        # Growth is stored after a quarter of a second. Nobody awaits it, and no other write follows.
+        # Growth is stored after a quarter of a second. No task waits for that, and no other write follows.
         open_engine(store=store, tools=calls.tools(), provider=model, clock=SystemClock()) as engine,
     ):
         session = (await engine.api.create_session(SessionInput())).id

@@ -170,7 +170,7 @@ async def test_invalid_names_are_corrected_and_stay_distinct(tmp_path: Path) -> 
     reserved = frozenset({"odd_same_name"})
     async with open_pool(tmp_path, raw_entry(tmp_path, "odd"), reserved=reserved) as pool:
         await pool.wait_until_settled()
-        # By their own names, so that the same tools are told in the same order whatever a server lists first.
+        # Sorted by name, so that the model gets the same tools in the same order whatever a server lists first.
         assert list(pool.tools()) == [
             "odd_",
             "odd_______etc_passwd",
@@ -340,7 +340,7 @@ def list_messages() -> list[dict[str, Any]]:
 
 @given(data=st.data())
 @IN_ONE_DIRECTORY
-def test_whatever_a_server_says_fails_its_call_at_most(parrot: Parrot, data: st.DataObject) -> None:
+def test_any_message_of_a_server_fails_at_most_its_call(parrot: Parrot, data: st.DataObject) -> None:
     words = data.draw(damaged_lines(list_messages()))
     with allow_refusal(McpError):
         to_result(parrot.call(words))

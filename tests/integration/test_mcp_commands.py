@@ -184,7 +184,7 @@ def test_a_local_server_gets_the_environment_of_tools_and_runs_in_the_sandbox() 
     assert empty.refusal
 
 
-def test_secrets_are_in_no_representation() -> None:
+def test_the_repr_of_a_server_contains_no_secret() -> None:
     remote = McpRemoteConfig(url="https://a", headers={"Authorization": "Bearer secret"})
     entry = to_configured_server("x", remote, McpLaunch(directory="/", environment={}), call=1).entry
     assert isinstance(entry, RemoteEntry)

@@ -267,7 +267,7 @@ async def test_a_question_survives_its_process_and_its_answer_is_used(tmp_path: 
         assert await engine.api.list_questions() == []
 
 
-async def test_a_question_that_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: Path) -> None:
+async def test_a_question_that_the_next_run_does_not_repeat_is_withdrawn(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
@@ -279,7 +279,7 @@ async def test_a_question_that_the_next_run_does_not_ask_again_is_asked_no_more(
         assert await engine.api.list_questions() == []
 
 
-async def test_a_run_that_lost_its_session_withdraws_nothing_that_the_new_holder_asks(tmp_path: Path) -> None:
+async def test_a_run_that_lost_its_lease_withdraws_no_request_of_the_new_holder(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, CALL) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))

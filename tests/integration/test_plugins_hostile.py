@@ -56,7 +56,7 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
-async def test_a_turn_with_a_plugin_that_raises_and_exits_ends(project: Project) -> None:
+async def test_a_turn_completes_although_a_plugin_raises_and_exits(project: Project) -> None:
     project.plugin("hostile", HOSTILE)
     async with asyncio.timeout(60), project.open(*SCRIPT) as local:
         messages = await prompt(local)
@@ -105,7 +105,7 @@ HANGS = {
 
 
 @pytest.mark.parametrize("how", HANGS)
-async def test_a_hook_that_hangs_costs_one_deadline_and_no_turn(
+async def test_a_hook_that_hangs_delays_the_turn_by_one_deadline_and_does_not_end_it(
     project: Project, release: Path, how: str
 ) -> None:
     project.plugin(

@@ -121,7 +121,7 @@ async def test_a_matcher_selects_the_tools_of_a_hook(project: Project) -> None:
     assert text_of(messages).endswith("Done.")
 
 
-async def test_a_hook_that_cannot_block_is_at_fault_if_it_tries(project: Project) -> None:
+async def test_a_hook_that_cannot_block_is_reported_if_it_tries(project: Project) -> None:
     hooks = {"chat.headers": [{"command": ["sh", "-c", "exit 2"], "matcher": "x"}]}
     project.configure(experimental={"weft": {"hooks": hooks}})
     async with project.open() as local:

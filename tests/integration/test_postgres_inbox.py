@@ -66,7 +66,7 @@ async def test_a_prompt_is_taken_or_withdrawn_never_both(stores: tuple[PostgresS
         assert (bool(taken), withdrawn, state.outcome) in ((True, False, None), (False, True, OUTCOME))
         for delivery in taken:
             assert await one.cluster.finish("n", delivery, b"{}", done=True)
-    assert await list_sent_events(one) == []  # nobody had been told that it waits
+    assert await list_sent_events(one) == []  # no listener was told that it waits
 
 
 async def test_a_prompt_that_a_node_is_taking_is_not_withdrawn(
@@ -106,7 +106,7 @@ async def test_listeners_are_told_once_that_a_session_waits_and_once_that_it_doe
     assert await two.inbox.withdraw_all(SESSION, kinds=["prompt"], outcome=OUTCOME)
     assert not await two.inbox.withdraw_all(SESSION, kinds=["prompt"], outcome=OUTCOME)
     assert await list_sent_events(one) == [waits, *idle]
-    # Of one that a node takes, the node's run tells the end, or the failure does.
+    # For a delivery that a node takes, its run or its failure publishes the end.
     await put_delivery(one, "again")
     assert await one.cluster.tell_waiting(SESSION, WAITS)
     await join(two, "m", "/work")
@@ -138,14 +138,14 @@ async def test_the_first_attempt_of_a_repeated_write_changes_nothing_if_it_arriv
     assert (await store.get_session(SESSION)).title == "second"
 
 
-async def test_a_node_that_leaves_holds_no_lease_that_it_could_not_give_back(
+async def test_a_lease_that_a_leaving_node_did_not_release_counts_as_abandoned(
     stores: tuple[PostgresStore, PostgresStore],
 ) -> None:
     one, two = stores
     await join(one, "n", "/work")
     async with one.lease(SESSION, "n"):
         await one.cluster.leave("n")
-        # It is not taken for the lease of a process that is no node: callers would be refused until it runs out.
+        # It does not count as the lease of a process outside the cluster, which would refuse callers until it expires.
         assert not await two.inbox.is_run_outside(SESSION)
         assert [each.session for each in await two.cluster.list_abandoned()] == [SESSION]
 
@@ -179,7 +179,7 @@ async def test_the_log_and_the_inbox_of_a_principal_are_its_own(place_now: bool)
         assert [each.body for each in await ben.read_own("ben", 0, limit=9)] == [b"1", b"about no session"]
         with pytest.raises(NotFoundError):
             await ben.read_own("ada", 0, limit=9)
-        # Row-level security says the same to a query that forgets to ask.
+        # Row-level security has the same effect on a query without the condition.
         inner = await stack.enter_async_context(open_postgres_store(url, principal="ben"))
         assert [each.body for each in await inner.read_own("ada", 0, limit=9)] == []
         await ada.inbox.put(NewDelivery("ses_ada/prompt/1", ids[ada], "/work", "prompt", True, b"{}"))

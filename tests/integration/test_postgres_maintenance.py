@@ -200,7 +200,7 @@ async def test_growth_is_searched_too(store: PostgresStore, maintenance: Postgre
     assert maintenance.find_in_parts("tool_[a-z]+") == {"tool_abc", "tool_def", "tool_abx"}
 
 
-def test_a_database_without_a_store_is_told_from_one_with_a_store(url: str) -> None:
+def test_a_database_without_a_store_is_distinguished_from_one_with_a_store(url: str) -> None:
     maintenance = open_maintenance(url)
     with pytest.raises(StoreError, match="there is no store") as missing:
         maintenance.list_session_ids()

@@ -113,11 +113,11 @@ async def test_a_statement_sees_the_rows_of_its_owner_only(url: str) -> None:
             if kept[table] != 1
         ] == []
         assert (kept["trashed_session"], kept["trashed_message"], kept["session_owner"]) == (1, 1, 2)
-        assert kept["event"] == 3  # two of a directory, and one that tells nodes of the delivery
+        assert kept["event"] == 3  # two for a directory, and one that notifies nodes of the delivery
         assert not any(f"ses_{other}" in row[0] for rows in seen.values() for row in rows)
 
 
-async def test_tables_without_an_owner_are_closed(url: str) -> None:
+async def test_a_principal_cannot_read_tables_without_an_owner(url: str) -> None:
     for table in CLOSED:
         async with _connect(url, "ada") as bound:
             with pytest.raises(asyncpg.InsufficientPrivilegeError):

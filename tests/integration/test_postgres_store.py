@@ -319,7 +319,7 @@ async def test_a_heartbeat_renews_every_lease_before_it_runs_out(url: str) -> No
         assert await store.list_running() == set()
 
 
-async def test_reading_before_an_edit_sees_a_lost_lease_and_writes_nothing(
+async def test_checking_for_a_lost_lease_before_an_edit_writes_nothing(
     url: str, store: PostgresStore
 ) -> None:
     ended, other = SessionID("ses_ended"), SessionID("ses_other")
@@ -496,7 +496,7 @@ async def test_a_server_restart_loses_nothing_acknowledged(url: str) -> None:
     assert [id for id in acknowledged if id not in found] == []
 
 
-async def test_a_server_that_stays_away_is_an_error_with_a_hint(url: str) -> None:
+async def test_a_server_that_stays_unreachable_is_an_error_with_a_hint(url: str) -> None:
     async with open_postgres_proxy(url) as proxy, AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(f"{proxy.url}&retry=0.2"))
         await store.apply(SessionCreated(info=session()))
@@ -510,7 +510,7 @@ async def test_a_server_that_stays_away_is_an_error_with_a_hint(url: str) -> Non
         assert await store.get_session(SESSION) == session()
 
 
-async def test_only_the_first_statement_waits_for_a_server_that_stays_away(url: str) -> None:
+async def test_only_the_first_statement_waits_for_a_server_that_stays_unreachable(url: str) -> None:
     async with open_postgres_proxy(url) as proxy, AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(f"{proxy.url}&retry=1.5"))
         await store.apply(SessionCreated(info=session()))
@@ -731,7 +731,7 @@ async def test_messages_that_did_not_change_are_not_fetched_again_and_those_of_a
     assert [len(each) for each in (before, after, later, last)] == [3, 3, 3, 2]
 
 
-async def test_a_session_that_was_deleted_and_made_again_is_fetched_anew(store: PostgresStore) -> None:
+async def test_a_session_that_was_deleted_and_created_again_is_fetched_again(store: PostgresStore) -> None:
     message = prompt("msg_1")
     for words_said in ("a", "b"):
         await store.apply(SessionCreated(info=session()), MessageUpdated(info=message))
@@ -742,7 +742,7 @@ async def test_a_session_that_was_deleted_and_made_again_is_fetched_anew(store: 
         assert await store.list_messages(SESSION) == []
 
 
-async def test_a_session_whose_chain_is_damaged_is_fetched_anew(store: PostgresStore) -> None:
+async def test_a_session_whose_chain_is_damaged_is_fetched_again(store: PostgresStore) -> None:
     message = prompt("msg_1")
     await store.apply(SessionCreated(info=session()), MessageUpdated(info=message))
     await store.list_messages(SESSION)
@@ -752,10 +752,8 @@ async def test_a_session_whose_chain_is_damaged_is_fetched_anew(store: PostgresS
     assert found.parts == (text("prt_1", "a", of=message.id),)
 
 
-async def test_what_is_written_while_a_session_is_read_is_read_with_it(
-    store: PostgresStore, url: str
-) -> None:
-    """Each message is written with its part, so that a reading between both would show."""
+async def test_a_read_during_writes_never_sees_half_a_write(store: PostgresStore, url: str) -> None:
+    """Each message is written with its part, so that a read between both writes would be noticed."""
     await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt("msg_0", created=0)))
     async with open_postgres_store(url) as other:
 
@@ -777,7 +775,7 @@ async def test_what_is_written_while_a_session_is_read_is_read_with_it(
         await writing
 
 
-async def test_a_damaged_message_is_reported_by_each_reading(url: str) -> None:
+async def test_a_damaged_message_is_reported_by_each_read(url: str) -> None:
     found: list[Damage] = []
     async with open_postgres_store(url, damaged=found.append) as store:
         await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))

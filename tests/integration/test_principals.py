@@ -144,7 +144,7 @@ def test_a_stream_ends_with_its_token(file_team: TeamServer) -> None:
         listener.start()
         assert ready.wait(60)
         asyncio.run(file_team.tokens.revoke("ada"))
-        while listener.is_alive():  # the server believes for a second what it knows
+        while listener.is_alive():  # the server caches what it knows for a second
             assert again.post("/session", json={"title": "after"}).status_code == 200
             listener.join(0.1)
         with file_team.connect(secret) as late:
@@ -296,7 +296,7 @@ def test_limits_of_a_principal_are_enforced(tmp_path: Path) -> None:
             while "budget" not in (
                 answer := ada.post(f"/session/{second}/message", json=prompt("more")).text
             ):
-                assert "Done." in answer  # for a second the server believes what it knows
+                assert "Done." in answer  # the server caches what it knows for a second
             assert "budget" not in ben.post(f"/session/{mine}/message", json=prompt("more")).text
 
 

@@ -26,7 +26,7 @@ from weft.testing.tool_contract import list_processes
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 ENVIRONMENT = tool_environment(os.environ)
-# Only against a hang: what is tested is that it comes back at all.
+# Only against a hang: the test is that it returns at all.
 GUARD_SECONDS = 60
 
 

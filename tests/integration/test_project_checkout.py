@@ -137,7 +137,7 @@ def test_an_invalid_directory_is_refused_with_a_hint(tmp_path: Path) -> None:
         find_checkout("")
 
 
-def test_only_git_can_be_faked(tmp_path: Path) -> None:
+def test_a_faked_vcs_other_than_git_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="OPENCODE_FAKE_VCS"):
         find_checkout(str(tmp_path), fake_vcs="svn")
 

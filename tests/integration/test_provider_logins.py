@@ -348,7 +348,7 @@ async def log_in_to_copilot(web: Web, clock: PiecewiseClock, **options: str) -> 
     return begun, await login.finish(begun, None)
 
 
-async def test_github_is_polled_at_its_interval_until_the_code_was_entered() -> None:
+async def test_github_is_polled_at_its_interval_until_the_code_is_entered() -> None:
     clock = PiecewiseClock()
     with open_web(pages(PENDING, {"error": "slow_down", "interval": 12}, {"access_token": "gho_x"})) as web:
         begun, auth = await log_in_to_copilot(web, clock)

@@ -231,7 +231,7 @@ async def test_a_check_that_writes_files_is_reported_and_does_not_disturb_the_ne
     assert report.dirtied == ("check.py", "one.txt", "trace")
 
 
-async def test_files_that_the_session_did_not_touch_are_those_of_its_time(
+async def test_files_that_the_session_did_not_touch_have_the_content_of_that_time(
     harness: ReplayHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (harness.root / "mine.txt").write_text("uncommitted\n")

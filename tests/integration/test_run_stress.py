@@ -49,7 +49,7 @@ def test_a_session_killed_at_any_moment_is_settled_and_answers_the_next_prompt_o
     found = run_stress(project, "kill", KILLS, 1)
     sys.stdout.write(f"{found}\n")
     assert (found.get("kills"), found.get("wrong"), found.get("made_twice")) == (KILLS, [], []), found
-    # Had all of them struck between two runs, nothing would be shown.
+    # If every kill had come between two runs, the test would prove nothing.
     assert found["cut_short"] > 0
     assert found["marks"] > 0
 
@@ -61,5 +61,5 @@ def test_two_processes_on_one_session_lose_no_prompt_and_keep_every_turn_togethe
     sys.stdout.write(f"{found}\n")
     assert found["found"] == {"prompts": PROMPTS, "twice": 0, "torn": [], "unanswered": [], "open": []}
     assert found["made_twice"] == []
-    # Had they never met, nothing would be shown.
+    # If the processes had never met, the test would prove nothing.
     assert sum(each["refused"] for each in found["asked"]) > 0

@@ -325,7 +325,7 @@ async def test_a_sandbox_that_stops_working_runs_nothing(tree: SandboxTree) -> N
     if found.sandbox.kind != "landlock":
         pytest.skip(f"no landlock here: {found.why}")
     *words, wall = found.sandbox.prefix
-    # Stands for whatever a kernel may refuse one day.
+    # Stands for anything that a kernel may refuse.
     broken = Sandbox(kind="landlock", prefix=(*words, wall.replace('"hidden"', '"hidden-not"')))
     said = bytearray()
 

@@ -83,7 +83,7 @@ def test_a_body_of_unknown_length_is_read_up_to_the_limit(server: ProjectServer,
             try:
                 connection.sendall(piece)
             except OSError:
-                break  # it has heard enough
+                break  # the server has read enough
             if select.select([connection], [], [], 0)[0]:
                 break
         answer = connection.recv(65536)
@@ -256,7 +256,7 @@ def test_removing_a_session_ends_requests_that_wait_for_its_answer(tmp_path: Pat
             next(line for line in lines if '"session.status"' in line)
         assert server.send("DELETE", f"/session/{gone}") is True
         waiting.join(60)
-        # As with an abort: what there is of it.
+        # As with an abort: as far as it got.
         assert answers[0].json()["info"]["sessionID"] == gone
         assert server.get_refusal(server.client.get(f"/session/{gone}/message")) == (404, "NotFoundError")
 

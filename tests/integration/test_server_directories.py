@@ -154,7 +154,7 @@ def test_a_session_of_another_project_works_in_its_own_directory(tmp_path: Path)
             assert not (server.project / "new.txt").exists()
             shown = server.post(f"/session/{session}/shell", {"agent": "build", "command": "pwd"})
             assert shown["parts"][0]["state"]["output"].strip() == str(other)
-            # Whoever names no directory hears what comes of it all the same.
+            # A listener that names no directory receives the events too.
             heard = {each["type"] for each in take_until_idle(events)}
             assert {"message.updated", "session.status", "session.idle"} <= heard
         asked = server.get(f"/session/{session}/message")[0]["info"]["id"]

@@ -15,7 +15,7 @@ from given.request_strategies import GeneratedRequest, requests
 from weft.server.openapi import to_document
 from weft.server.routes.table import list_routes
 
-# No shell and no terminal: what is made up here is never to be run. No file of configuration: it could name programs.
+# No shell and no terminal: generated commands must never run. No configuration file: it could name programs.
 ROUTES = {"shell": False}
 LEFT_OUT = {
     "config.update",

@@ -105,7 +105,7 @@ def test_a_terminal_is_typed_into_and_read(server: ProjectServer) -> None:
         one.type("stty size\r")
         one.read_until("30 100")
         with open_socket(server, f"/pty/{made['id']}/connect") as other:
-            other.read_until("42 grüße")  # what was said before is said first
+            other.read_until("42 grüße")  # earlier output is sent first
             other.type("exit 3\r")
             while not isinstance(other.next(), CloseConnection | None):
                 pass
@@ -125,7 +125,7 @@ def test_a_terminal_gets_no_secret_of_the_server(
 def test_no_process_of_a_terminal_survives_it(server: ProjectServer) -> None:
     made = server.post("/pty", SHELL)
     with open_socket(server, f"/pty/{made['id']}/connect") as one:
-        one.type('sleep 1000 & echo start""ed:$!:\r')  # what is typed is shown, too
+        one.type('sleep 1000 & echo start""ed:$!:\r')  # the input is echoed, too
         said = one.read_until("started:")
         said += "" if ":\r\n" in said.rsplit("started:", 1)[1] else one.read_until(":\r\n")
         child = int(said.rsplit("started:", 1)[1].split(":")[0])

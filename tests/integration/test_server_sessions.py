@@ -53,7 +53,7 @@ def test_a_session_is_changed_forked_and_removed(server: ProjectServer, session:
     assert server.get_refusal(server.client.get(f"/session/{session}")) == (404, "NotFoundError")
 
 
-def test_an_archive_has_the_time_of_the_client_and_an_empty_change_changes_nothing(
+def test_the_client_sets_the_time_of_archiving_and_an_empty_change_changes_nothing(
     server: ProjectServer, session: str
 ) -> None:
     def patch_archived(body: object) -> object:

@@ -66,7 +66,7 @@ def test_the_configuration_contains_every_key_binding(server: ProjectServer) -> 
     assert server.get("/global/config")["username"] == "Ada"
 
 
-def test_providers_come_with_models_defaults_and_who_is_connected(server: ProjectServer) -> None:
+def test_providers_are_listed_with_models_defaults_and_which_are_connected(server: ProjectServer) -> None:
     listed = server.get("/provider")
     assert set(listed) == {"all", "default", "connected"}
     assert {"scripted", "mine"} <= set(listed["connected"])

@@ -60,7 +60,7 @@ def test_after_every_kill_each_append_is_complete_or_absent_and_none_acknowledge
     told = [f"{writer}.{number}" for writer, numbers in enumerate(found["told"]) for number in numbers]
     assert len(told) > KILLS  # every writer had appended before it was killed
     assert [word for word in words if word in told] == told
-    # At most one append of each writer was stored without its writer having told so.
+    # Each writer stored at most one append that it did not report.
     assert len(words) - len(told) <= KILLS
 
 

@@ -161,7 +161,7 @@ async def test_a_running_server_shows_sessions_shared_from_the_shell(
     assert server.client.get(path).status_code == 404
 
 
-async def test_without_the_server_nothing_is_shown_and_nothing_is_shared(
+async def test_nothing_is_shared_while_the_server_does_not_run(
     shell: Shell, server: ProjectServer, session: str, tmp_path: Path
 ) -> None:
     store = FileStore(str(tmp_path / "storage"))

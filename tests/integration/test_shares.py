@@ -303,7 +303,7 @@ async def test_a_lasting_failure_is_an_error_and_leaves_nothing_behind(shares: S
         with pytest.raises(SharingError, match="503"):
             await here.api.sharing.share(session.id)
         assert await here.api.sharing.list_shares() == []
-        shares.next_statuses += [200]  # an answer that is no share
+        shares.next_statuses += [200]  # an answer that is not a share
         with pytest.raises(SharingError, match="something other than a share"):
             await here.api.sharing.share(session.id)
         assert (await here.api.get_session(session.id)).share is None
@@ -479,5 +479,7 @@ async def test_unreadable_permission_records_end_no_run_and_are_reported_on_list
         with pytest.raises(DocumentError, match=r"sharing/book\.json"):
             await here.api.sharing.list_shares()
         with pytest.raises(DocumentError):
-            await here.api.remove_session(session.id)  # it may be shared, and then could not be taken back
+            await here.api.remove_session(
+                session.id
+            )  # it may have been shared, and then could not be revoked
     assert await store.find_value(RECORDS_KEY) == {"shares": "torn"}

@@ -122,7 +122,7 @@ async def test_the_changes_of_a_dead_process_can_be_undone(
         assert (found.session, patch.files) == (SESSION, tuple(str(harness.root / name) for name in changed))
     async with open_snapshot_harness(
         tmp_path
-    ) as harness:  # it was not said to be stored, and so it is told again
+    ) as harness:  # nothing confirmed that it was stored, so it is reported again
         assert (await harness.snapshots.recover(keep_undo)).patches == recovered.patches
         await harness.snapshots.mark_stored(SESSION)
         harness.patches = [patch]

@@ -47,7 +47,7 @@ acts = st.builds(
 
 def do(root: Path, act: FileChange, number: int) -> None:
     path, to = root / act.name, root / act.to
-    with suppress(OSError):  # a directory stands there, or nothing does: then nothing was done
+    with suppress(OSError):  # a directory is in its place, or nothing is: then nothing was changed
         match act.what:
             case "write":
                 path.unlink(missing_ok=True)
@@ -125,7 +125,7 @@ async def turn(harness: SnapshotHarness, act: FileChange, number: int) -> None:
 def judge(memory: Memory, last: State, found: State) -> None:
     contents = {each[1] for each in found.values()}
     for name, each in last.items():
-        # Nothing a person wrote goes away: what was there before undoing is there after, here or where it came from.
+        # Nothing that a person wrote is lost: it is still there after the undo, here or where it came from.
         if each[1].startswith(b"person"):
             assert each[1] in contents, f"{each} of {name!r} is lost"
         # What is not as the agent left it stays as it is.

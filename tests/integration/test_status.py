@@ -93,7 +93,7 @@ async def test_a_retry_is_a_status_that_is_followed_by_busy() -> None:
     assert seen == [Busy(), trying, Busy(), Idle()]
 
 
-def test_old_clients_read_a_run_that_waits_as_a_busy_one() -> None:
+def test_old_clients_see_a_waiting_run_as_busy() -> None:
     session = SessionID("ses_1")
     waiting = event_to_plain(StatusChanged(session_id=session, status=Busy(waiting_for=("per_1",))))
     working = event_to_plain(StatusChanged(session_id=session, status=Busy()))

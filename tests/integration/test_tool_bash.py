@@ -147,7 +147,7 @@ async def test_many_short_lines_are_cut_and_notices_are_not(harness: ToolHarness
 async def test_progress_is_reported_at_once_and_then_at_a_limited_rate(tmp_path: Path) -> None:
     harness = ToolHarness(tmp_path, outside=tmp_path, environment=os.environ, clock=HandClock())
     await harness.call(BASH, command="for i in $(seq 300); do echo $i; done", description="Count")
-    # The clock stands still: after the first word nothing more may be told.
+    # The clock stands still: after the first word nothing more may be reported.
     assert harness.metadata == [{"output": "", "description": "Count"}]
 
 

@@ -30,7 +30,7 @@ from weft.tool.programs import ProgramContext
 from weft.tool.registry import EDIT, LSP, READ, WRITE
 
 SERVER = Path(__file__).parents[1] / "given" / "language_server.py"
-# A server that speaks is heard however busy the machine is.
+# Long enough for the answers of a server on a busy machine.
 LONG = LspTimeouts(start=60, diagnosis=60, silent=60)
 
 
@@ -154,7 +154,7 @@ async def test_a_broken_server_is_not_used_again(project: Path, manner: str) -> 
         assert [message["method"] for message in read_log(project, manner)] == ["initialize"]
 
 
-async def test_a_missing_program_is_no_server(project: Path) -> None:
+async def test_a_server_whose_program_is_missing_is_skipped(project: Path) -> None:
     missing = KnownServer(
         name="none", extensions=(".fake",), argv=("/nonexistent/server",), safe_without_trust=True
     )

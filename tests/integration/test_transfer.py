@@ -205,7 +205,7 @@ async def test_if_both_sides_continued_both_are_kept(machine: Machine, tmp_path:
     ids = {message.info.id for message in mine.messages}
     assert ids.isdisjoint(message.info.id for message in theirs.messages)
 
-    # Once more changes nothing, and what went on there goes on in the copy.
+    # Importing again changes nothing, and later messages continue the copy.
     before = machine.files()
     assert get_verdict(await machine.import_export(other, tmp_path)) == ("same", copy)
     assert machine.files() == before
@@ -213,7 +213,7 @@ async def test_if_both_sides_continued_both_are_kept(machine: Machine, tmp_path:
         "updated",
         copy,
     )
-    # A third way is a second copy.
+    # A third version becomes a second copy.
     verdict, second = get_verdict(await machine.import_export(with_another_turn(export(), 7, 700), tmp_path))
     assert (verdict, second in (copy, session_id())) == ("forked", False)
 

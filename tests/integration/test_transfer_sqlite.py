@@ -164,7 +164,7 @@ def weft(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_data_directory_of_a_newer_opencode_is_reported_and_not_changed(database: Path) -> None:
     home = database.parent
-    for number in (1, 9):  # the first is a session of the database, the other one of nobody
+    for number in (1, 9):  # the first is a session of the database, the other one does not exist
         path = home / "storage/session_diff" / f"{session_id(number)}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("[]")
@@ -257,7 +257,7 @@ def test_a_project_that_cannot_be_read_is_reported_and_stops_no_session(database
     "statement",
     ["UPDATE todo SET content = x'00' WHERE position = 0", "UPDATE part SET data = x'' WHERE id = '{part}'"],
 )
-def test_a_value_of_another_type_costs_its_row_alone(database: Path, statement: str) -> None:
+def test_a_value_of_the_wrong_type_loses_only_its_row(database: Path, statement: str) -> None:
     first_part = export(1, turns=2).messages[0].parts[0].id
     change(database, statement.format(part=first_part))
     with open_opencode_database(str(database)) as opened:

@@ -119,7 +119,7 @@ async def test_trials_are_compared_and_one_is_adopted_and_undone(harness: TrialH
     assert (rows[1].divergence.step, rows[1].divergence.what) == (1, "call")
     assert compared.spent.cost == rows[0].spent.cost + rows[1].spent.cost > 0
     assert b"scripted/shuttle" in render_comparison(compared)
-    # Without being asked again, the check is not run again.
+    # The check runs again only on request.
     assert (await harness.compare()).sessions[0].check == rows[0].check
 
     before = harness.files()

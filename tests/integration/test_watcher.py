@@ -47,7 +47,7 @@ def test_without_a_repository_nothing_is_watched(tmp_path: Path) -> None:
     assert read_watch_scope(where, environment(**{WATCH_ALL: "1"})) == WatchScope(directory=where)
 
 
-def test_a_worktree_has_its_own_head(project: Path, tmp_path: Path) -> None:
+def test_a_worktree_is_watched_in_its_own_git_directory(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     subprocess.run(["git", "worktree", "add", "-q", str(other)], cwd=project, check=True)
     scope = read_watch_scope(str(other), environment())
@@ -107,7 +107,7 @@ def test_a_changed_branch_is_reported(tmp_path: Path) -> None:
         reported = hear(events, "vcs.branch.updated", "file.watcher.updated")
         with RepeatedChange(["git", "switch", "other"], ["git", "switch", "main"], cwd=server.project):
             first = next(reported)
-            # A branch that is switched back before anybody looked was never another.
+            # A branch that is switched back before the next look is not reported.
             second = next(event for event in reported if event["type"] == "vcs.branch.updated")
     head = {"file": os.path.realpath(server.project / ".git/HEAD"), "event": "change"}
     assert (first["type"], first["properties"]) == ("file.watcher.updated", head)

@@ -258,7 +258,7 @@ def test_the_persons_own_changes_are_kept_even_in_the_same_file(harness: Worktre
     assert (harness.root / "mine.txt").read_text() == "mine\n"
 
 
-def test_a_change_made_in_the_second_of_the_commit_is_seen(harness: WorktreeHarness) -> None:
+def test_a_change_made_in_the_same_second_as_the_commit_is_seen(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "a.txt").write_text("ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n")
     second = 1_700_000_000
@@ -376,7 +376,7 @@ def test_merging_again_brings_new_work(harness: WorktreeHarness) -> None:
     harness.merge(worktree)
     assert read_state(harness.repository, worktree).merged
     assert harness.merge(worktree) == MergeResult()
-    # The same lines again: without what was merged before this would be a conflict.
+    # The same lines again: without a record of the earlier merge this would conflict.
     (directory / "a.txt").write_text("second\n")
     harness.git("add", "-A", at=directory)
     harness.git("commit", "-q", "-m", "All of it", at=directory)

@@ -20,7 +20,7 @@ FAILED_CHECKS: dict[str, str] = {
     "the_spending_of_a_session_is_the_sum_of_its_answers": f"{NO_ROUTE} (spending)",
     "figures_count_sessions_messages_and_tokens": f"{NO_ROUTE} (figures)",
     "a_move_that_cannot_be_accepted_is_refused_before_anything_is_sent": f"{NO_ROUTE} (moving)",
-    "a_session_that_was_only_used_has_no_fault": f"{NO_ROUTE} (verifying)",
+    "verifying_a_session_after_normal_use_finds_no_fault": f"{NO_ROUTE} (verifying)",
     "there_is_a_primary_agent_and_a_connected_provider": "it lists tools only for a model",
     "no_path_leads_out_of_the_project": "it fails with 500, and a NUL is not refused",
     "a_missing_terminal_is_not_found": "removing a missing terminal succeeds",

@@ -23,7 +23,7 @@ from weft.run.title import TITLE_REQUEST
 from weft.store.contract import Store
 from weft.store.url import open_store
 
-# The name that the sandbox's configuration has for it: each program goes on with the model the other one used.
+# Its name in the configuration of the sandbox: each program continues with the model that the other one used.
 FAKE = replace(make_scripted_model("fake-model"), provider_id="fake")
 UNPRICED = replace(make_scripted_model("unpriced"), provider_id="fake", cost=None)
 

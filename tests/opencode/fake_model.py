@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.path.endswith("/chat/completions"):
             self._reply(404, b"{}")
             return
-        with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked may lose interest
+        with suppress(BrokenPipeError, ConnectionResetError):  # the client may have closed the connection
             self._stream(self._model.answer(json.loads(raw)), self._model.number())
 
     def _reply(self, status: int, body: bytes) -> None:

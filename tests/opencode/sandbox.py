@@ -107,7 +107,7 @@ def _environment(root: Path, model_url: str) -> dict[str, str]:
         "TZ": "UTC",
         "GIT_CONFIG_NOSYSTEM": "1",
         "OPENCODE_MODELS_URL": model_url,
-        # Whatever is asked for elsewhere is asked for here, where it is not to be had.
+        # Requests to other hosts go to this port, where nothing answers them.
         "BUN_CONFIG_REGISTRY": model_url,
         "HTTP_PROXY": model_url,
         "HTTPS_PROXY": model_url,

@@ -76,7 +76,7 @@ async def test_a_prompt_gets_a_summary_after_it_was_accepted(api: Api) -> None:
     message = (await api.submit(session.id, prompt("hello"))).info
     async with asyncio.timeout(PATIENCE):
         while isinstance(message, UserMessage) and message.summary is None:
-            await asyncio.sleep(0.1)  # its changes are not all told
+            await asyncio.sleep(0.1)  # it does not publish all its changes
             message = (await api.get_message(session.id, message.id)).info
     assert isinstance(message, UserMessage)
 

@@ -101,7 +101,7 @@ async def test_a_session_from_before_the_wrap_is_listed_in_order_and_continues(
         sandbox.opencode("run", "--format", "json", "-s", OLD, "three?")
         assert model.requests == []
 
-        # Its unanswered prompt stands where it belongs all the same, and the next one is answered.
+        # Its unanswered prompt is still in the right place, and the next one is answered.
         await weft.api.prompt(OLD, make_prompt("four?"))
         assert len(weft.provider.requests) == 2
     async with open_sandbox_store(sandbox) as store:

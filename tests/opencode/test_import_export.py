@@ -95,4 +95,4 @@ async def test_opencode_continues_an_imported_session_which_can_be_imported_back
     assert "I went on." in sandbox.opencode("export", session)
     async with open_sandbox_store(sandbox) as store:
         assert (await store.get_session(session)).directory == str(sandbox.project)
-        assert await store.list_diff(session) == [DIFF]  # an export carries none, and none is lost by that
+        assert await store.list_diff(session) == [DIFF]  # an export contains none, so none is lost

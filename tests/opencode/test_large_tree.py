@@ -91,7 +91,7 @@ async def test_lists_stay_correct_while_opencode_changes_the_tree(sandbox: Sandb
         before = os.stat(path), os.stat(directory)
         assert prompt_opencode(sandbox, model, "-s", old.id) == old.id
         after = os.stat(path), os.stat(directory)
-        # Why a list by update looks at every document: OpenCode overwrites it in place, and nothing else tells.
+        # A list by update must look at every document, because OpenCode overwrites documents in place.
         assert (after[0].st_ino, after[1].st_mtime_ns) == (before[0].st_ino, before[1].st_mtime_ns)
         assert after[0].st_mtime_ns > before[0].st_mtime_ns
         await check_lists(sandbox, store, queries)

@@ -98,7 +98,7 @@ async def test_opencode_works_whatever_weft_leaves_behind(sandbox: Sandbox, mode
     assert [row["id"] for row in listed] == [growing.id, halved.id, whole.id]
     assert json.loads(sandbox.opencode("export", halved.id))["info"]["id"] == halved.id
 
-    # Whoever opens the store next finishes what the crash cut short, under what OpenCode did meanwhile.
+    # The next process to open the store completes the interrupted batch, and keeps what OpenCode did meanwhile.
     async with open_sandbox_store(sandbox) as store:
         assert texts(await store.list_messages(whole.id)) == ["there?", "Here."]
         assert await store.list_messages(halved.id) == []

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.opencode
 
 TODO = {"content": "Say goodbye", "status": "completed", "priority": "high", "id": "1"}
 IDS = {"id", "sessionID", "messageID", "parentID"}
-# What OpenCode has no name for, and leaves out where it writes a message or part again.
+# Fields that OpenCode does not know, and omits when it writes a message or part again.
 OURS = {"priced", "weft"}
 
 

@@ -47,7 +47,7 @@ FILES: dict[str, str | bytes] = {
     "many/wide.txt": f"wide hit {'x' * 2500}\n",
     **{f"crowd/file{number:03}.log": "crowd\n" for number in range(120)},
 }
-# Older than anything a call makes, and each of another second: what is sorted by age is sorted the same.
+# Older than any file that a call makes, and each from a different second, so that sorting by age gives the same order.
 OLD = 1_700_000_000
 
 

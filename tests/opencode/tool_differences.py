@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 ABSENT = "(not there)"
-# Where each program has words of its own, not the words are compared but that there are some.
+# Where the texts of the programs differ, the test only checks that there is a text.
 OWN_WORDS = object()
 
 

@@ -232,7 +232,7 @@ def test_merging_does_not_change_the_folded_transcript(parts: list[str], data: s
     assert [each.cursor for each in fewer[-1:]] == [each.cursor for each in islice(reversed(news), 1)]
 
 
-def test_a_watcher_of_some_kinds_is_called_for_these_alone() -> None:
+def test_a_watcher_is_called_only_for_the_kinds_that_it_named() -> None:
     bus, seen, all_seen = Bus(), list[Event](), list[Event]()
     bus.watch(all_seen.append)
     bus.publish(edit_event(1), directory=HERE)

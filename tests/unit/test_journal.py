@@ -231,7 +231,7 @@ async def test_locks_of_several_sessions_are_taken_in_one_order_so_that_no_two_w
         begun = store.begun
         editing = [asyncio.ensure_future(journal.edit(ONE, lambda stored: stored))]
         await let_tasks_run()
-        # It waits for the first, and holds the second not yet.
+        # It waits for the first lock, and does not hold the second yet.
         discarding = asyncio.ensure_future(journal.discard([TWO, ONE], at=1))
         await let_tasks_run()
         editing.append(asyncio.ensure_future(journal.edit(TWO, lambda stored: stored)))

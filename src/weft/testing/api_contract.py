@@ -172,7 +172,7 @@ async def a_missing_command_is_not_found_and_nothing_is_stored(api: Api) -> None
     await expect_error(NotFoundError, api.command(SessionID("ses_../x"), CommandInput(command="init")))
 
 
-async def a_shell_command_of_the_person_asks_no_model_and_is_complete(api: Api) -> None:
+async def a_shell_command_of_the_person_calls_no_model_and_is_stored_complete(api: Api) -> None:
     session = await api.create_session(SessionInput())
     answer = await api.shell(session.id, ShellInput(command="echo hello"))
     said, stored = await api.list_messages(session.id)
@@ -199,7 +199,7 @@ COMMAND_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     a_command_becomes_a_prompt_with_its_arguments,
     the_execution_of_a_command_is_published,
     a_missing_command_is_not_found_and_nothing_is_stored,
-    a_shell_command_of_the_person_asks_no_model_and_is_complete,
+    a_shell_command_of_the_person_calls_no_model_and_is_stored_complete,
     a_shell_command_of_the_person_needs_a_session_and_an_agent,
 )
 
@@ -286,7 +286,7 @@ async def figures_count_sessions_messages_and_tokens(api: Api) -> None:
     assert await api.get_figures(project=project.id) == found
 
 
-async def a_session_that_was_only_used_has_no_fault(api: Api) -> None:
+async def verifying_a_session_after_normal_use_finds_no_fault(api: Api) -> None:
     session = await api.create_session(SessionInput())
     await api.prompt(session.id, prompt("hello"))
     await api.update_session(session.id, SessionChange(title="Another title"))
@@ -304,7 +304,7 @@ SEARCH_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     any_text_can_be_searched_for,
     the_spending_of_a_session_is_the_sum_of_its_answers,
     figures_count_sessions_messages_and_tokens,
-    a_session_that_was_only_used_has_no_fault,
+    verifying_a_session_after_normal_use_finds_no_fault,
 )
 
 

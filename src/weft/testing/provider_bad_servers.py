@@ -162,7 +162,7 @@ async def silence_within_the_answer_times_out(harness: ServerProviderHarness) ->
     await harness.server.wait_for_disconnect()
 
 
-async def silence_after_the_end_of_the_answer_is_no_failure(harness: ServerProviderHarness) -> None:
+async def silence_after_the_end_of_the_answer_is_not_a_failure(harness: ServerProviderHarness) -> None:
     frames = harness.server.dialect.frames([Say(text="one two")])
     harness.server.hang(Say(text="one two"), pieces=len(frames))
     answer = await collect_answer(harness.provider, make_request(harness.model))
@@ -248,7 +248,7 @@ BAD_SERVER_CHECKS: tuple[Callable[[ServerProviderHarness], Awaitable[None]], ...
     silence_before_the_answer_times_out,
     silence_after_the_headers_times_out,
     silence_within_the_answer_times_out,
-    silence_after_the_end_of_the_answer_is_no_failure,
+    silence_after_the_end_of_the_answer_is_not_a_failure,
     a_dropped_connection_is_reported,
     a_server_that_does_not_run_is_reported,
 )

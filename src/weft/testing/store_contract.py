@@ -47,7 +47,7 @@ from weft.testing.store_values import (
     text,
     with_parts,
 )
-from weft.testing.store_writes import WRITING, deleting_a_session_deletes_everything_of_it
+from weft.testing.store_writes import WRITING, deleting_a_session_deletes_all_its_data
 
 
 async def an_edit_returns_the_stored_session(store: Store) -> None:
@@ -144,7 +144,7 @@ async def an_edit_of_a_value_that_fails_changes_nothing(store: Store) -> None:
 
 
 async def an_undamaged_store_reports_no_damage(store: Store) -> None:
-    await deleting_a_session_deletes_everything_of_it(store)
+    await deleting_a_session_deletes_all_its_data(store)
     await store.put_value(("a", "b"), 1)
     await store.apply(PartUpdated(part=text("prt_1", "")))
     await store.apply(growth("prt_1", "a", 0))

@@ -193,7 +193,7 @@ async def removing_a_message_removes_its_parts(store: Store) -> None:
     assert await store.find_message(SESSION, PROMPT) == with_parts(prompt())
 
 
-async def deleting_a_session_deletes_everything_of_it(store: Store) -> None:
+async def deleting_a_session_deletes_all_its_data(store: Store) -> None:
     other = session("ses_2", created=NOW + 5)
     kept = text("prt_9", "b", of="msg_9", session="ses_2")
     await store.apply(
@@ -272,7 +272,7 @@ WRITING: tuple[Check, ...] = (
     applying_an_event_twice_equals_applying_it_once,
     removing_twice_equals_removing_once,
     removing_a_message_removes_its_parts,
-    deleting_a_session_deletes_everything_of_it,
+    deleting_a_session_deletes_all_its_data,
     the_order_of_events_in_a_batch_counts,
     a_batch_may_put_many_documents_and_each_more_than_once,
 )

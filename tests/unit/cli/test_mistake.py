@@ -1,4 +1,4 @@
-"""What a mistyped command line is answered with: the nearest name, and where to look."""
+"""The answer to a mistyped command line: the nearest name, and where to look."""
 
 import pytest
 

@@ -107,7 +107,7 @@ def test_a_directory_is_served_with_everything_below_it() -> None:
 
 
 class OneNodeStore:
-    """The part of a `ClusterStore` that one node needs, in memory. Nobody is notified of anything: everything is looked for."""
+    """The part of a `ClusterStore` that one node needs, in memory. It sends no notifications: everything is polled."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Delivery] = {}
@@ -163,7 +163,7 @@ async def test_a_call_is_performed_once_however_often_it_is_sent() -> None:
         done.append(taken.key)
         return encode_value(True)
 
-    store.failing = 1  # the store is away for a moment: it is looked again
+    store.failing = 1  # the store is unavailable for a moment: the node retries
     inbox = Inbox(store, SystemClock(), node="me", perform=perform)  # type: ignore[arg-type]  a part of the port
     async with open_tasks() as tasks:
         working = tasks.create_task(inbox.work(tasks))
@@ -211,16 +211,16 @@ async def test_a_node_taken_for_dead_does_not_restart_a_delivery_it_is_performin
         # Its heartbeat was late, so the store gives it its own delivery once more.
         store.rows["k"] = delivery("uncompact", takes=2)._replace(key="k")
         inbox.notice("k")
-        for _ in range(50):  # what is begun now would be over by then
+        for _ in range(50):  # a delivery that began now would be finished by then
             await asyncio.sleep(0)
         assert store.rows == {}
         may_end.set()
-        assert await calling is True  # and no error that tells of a dead node
+        assert await calling is True  # and no error about a dead node
         working.cancel()
     assert begun == [1]
 
 
-async def test_a_delivery_is_given_back_even_if_the_store_is_unavailable_at_first() -> None:
+async def test_a_delivery_is_returned_even_if_the_store_is_unavailable_at_first() -> None:
     store = OneNodeStore()
     store.failing_to_give_back = 2
 

@@ -13,7 +13,7 @@ from weft.config.load import LoadedConfig
 from weft.config.schema import Config
 from weft.errors import ConfigError
 
-# What the file says; then line, key, reason, and the nearest word, as told; then what is still in force.
+# The file; then the reported line, key, reason and nearest word; then the settings still in force.
 WRONG_VALUES = [
     ('{\n"model": 1}', 2, "model", "expected a string, found a number", ""),
     ('{\n"model": null}', 2, "model", "expected a string, found null", ""),

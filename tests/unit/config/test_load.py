@@ -428,12 +428,12 @@ def test_the_configuration_of_an_organisation_is_the_weakest_layer(home: Any) ->
     assert (loaded.config.theme, loaded.config.small_model) == ("mine", "x/t0ken")
     assert loaded.config.provider["o"].options == {"apiKey": "t0ken"}
     assert loaded.environment == {"ORG_TOKEN": "t0ken"}
-    # Nobody here can mend what an organisation publishes: it keeps nobody from starting.
+    # A user cannot repair the configuration of an organisation, so it does not prevent starting.
     assert (loaded.problems, [error.reason for error in loaded.warnings]) == (
         (),
         ["a file cannot be referenced here"],
     )
-    # The next to ask, also without a network, has the same.
+    # The next load has the same, also without a network.
     assert (home.load().config, len(asked)) == (loaded.config, 1)
 
 
@@ -482,7 +482,7 @@ def test_the_cached_configuration_of_an_organisation_is_used_if_it_does_not_answ
         assert loaded.config.theme == "org"
         assert [error.reason for error in loaded.warnings] == [f"{told}; using an earlier copy"]
     assert home.load(fetch=lambda _: b'{"config": {"theme": "new"}}').config.theme == "new"
-    assert home.load(fetch=fail_to_connect).config.theme == "new"  # it is fresh: nobody is asked
+    assert home.load(fetch=fail_to_connect).config.theme == "new"  # it is fresh: nothing is fetched
 
 
 def test_an_invalid_login_url_is_reported_and_not_fetched(home: Any) -> None:

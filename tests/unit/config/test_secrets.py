@@ -1,4 +1,4 @@
-"""Secrets are masked wherever configuration is shown."""
+"""Secrets are redacted wherever configuration is shown."""
 
 import pytest
 
@@ -34,7 +34,7 @@ from weft.config.secrets import MASK, list_secret_values, mask_secrets
         ({"a": [1, None, {"token": "x"}]}, {"a": [1, None, {"token": MASK}]}),
     ],
 )
-def test_secrets_and_secret_like_values_are_masked(value: object, shown: object) -> None:
+def test_secrets_and_values_that_look_like_secrets_are_redacted(value: object, shown: object) -> None:
     assert mask_secrets(value) == shown
 
 

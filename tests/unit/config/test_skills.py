@@ -96,7 +96,7 @@ def test_an_invalid_skill_is_skipped_and_named(tree: SkillTree, text: str) -> No
 @pytest.mark.parametrize(
     ("trusted", "counts"), [(False, "home/.claude/skills/x"), (True, "project/deep/.claude/skills/x")]
 )
-def test_the_nearest_skill_of_a_name_wins_but_the_persons_own_before_a_projects(
+def test_skills_of_the_person_win_over_those_of_a_project_and_otherwise_the_nearest_wins(
     tree: SkillTree, trusted: bool, counts: str
 ) -> None:
     for path in ("project/.claude/skills/x", "project/deep/.claude/skills/x", "home/.claude/skills/x"):

@@ -93,7 +93,7 @@ def test_pieces_cover_the_history_and_none_is_larger_than_necessary(sizes: list[
     limit = most * SAFE_SHARE
     for piece in made:
         *before, _ = [0, *map(estimate_message, piece)]
-        # A little may come before what would have fitted alone, or before a single message that is too long.
+        # A small piece may come before a turn that would have fitted alone, or before a message that is too long.
         assert (
             sum(map(estimate_message, piece)) <= limit * (1 + MIN_PIECE_SHARE)
             or sum(before) <= limit * MIN_PIECE_SHARE

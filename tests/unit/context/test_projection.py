@@ -48,7 +48,7 @@ def test_estimates_are_corrected_by_their_past_error() -> None:
     assert project_tokens([first, second]) > 1_000 + 3 * estimate + 2.8 * estimate * 0.9
 
 
-def test_an_answer_with_fewer_input_tokens_than_before_is_no_sample() -> None:
+def test_an_answer_with_fewer_input_tokens_than_before_is_not_used_as_a_sample() -> None:
     first = answer_with_tokens("A1", 1, Tokens(input=9_000), call_with_output("A1", "word " * 1_000))
     second = answer_with_tokens("A2", 2, Tokens(input=100), call_with_output("A2", "word"))
     assert estimate_bias([first, second]) == 1.0

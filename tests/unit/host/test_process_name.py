@@ -1,4 +1,4 @@
-"""The name of a process in leases: the same for itself, and nobody else's."""
+"""The name of a process in leases: it stays the same, and no other process has it."""
 
 import subprocess
 import sys

@@ -211,7 +211,7 @@ def test_output_that_only_resembles_json_is_text(tmp_path: Path, output: str, ex
 
 
 @pytest.mark.parametrize("odd", [True, -5, 1.5, "7", None])
-def test_a_token_count_that_is_no_number_of_tokens_counts_as_none(tmp_path: Path, odd: Any) -> None:
+def test_an_invalid_token_count_counts_as_zero(tmp_path: Path, odd: Any) -> None:
     usage = {**USAGE, "input_tokens": odd}
     counted = line(7, "event_msg", {"type": "token_count", "info": {"last_token_usage": usage}})
     [*_, answer] = read(write_lines(tmp_path / "r.jsonl", [*LINES[:7], counted])).export.messages

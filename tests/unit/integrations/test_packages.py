@@ -1,4 +1,4 @@
-"""An integration without its package says which extra brings it."""
+"""An integration without its package names the extra that provides it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""How long the calls of a client's tool wait, and what ends them. The clock is turned by hand."""
+"""How long the calls of a client's tool wait, and what ends them. The clock is simulated."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -108,7 +108,7 @@ def test_a_known_field_wins_over_an_unknown_one_of_the_same_name() -> None:
     assert json.loads(encode(carried))["text"] == "ours"
 
 
-def test_a_document_without_unknown_fields_carries_nothing() -> None:
+def test_a_document_without_unknown_fields_stores_no_extra_fields() -> None:
     assert decode(json.dumps(TEXT).encode(), AnyPart).extra_ is UNSET
     assert from_plain(TEXT, AnyPart).extra_ is UNSET
 
@@ -393,7 +393,7 @@ def test_a_missing_field_is_named() -> None:
         decode(json.dumps({**TEXT, "type": "tool"}).encode(), AnyPart)
 
 
-def test_of_duplicate_fields_the_last_counts_as_in_javascript() -> None:
+def test_the_last_of_duplicate_fields_wins_as_in_javascript() -> None:
     raw = json.dumps(TEXT).encode()[:-1] + b',"text":"b"}'
     assert decode(raw, AnyPart).text == "b"
 

@@ -157,8 +157,8 @@ def test_no_two_directories_share_a_project_after_unseen_changes(data: st.DataOb
     world = World()
     for _ in range(data.draw(st.integers(1, 4))):
         for _ in range(data.draw(st.integers(1, 4))):
-            # A folder that lost its `.git` is known by its path alone. If the repository that stood there has moved
-            # on unseen, both answer to it until it is looked at in its new place: that much cannot be told apart.
+            # A directory that lost its `.git` is known by its path alone. If the repository that was there has moved
+            # unseen, both have its project until the moved one is opened: until then they cannot be told apart.
             change_disk(world, data.draw, strips=False)
         order = data.draw(st.permutations(sorted(world.disk)))
         ids = {path: world.open(path) for path in order}

@@ -161,6 +161,6 @@ def test_the_stream_that_is_damaged_is_a_good_one(wire: str) -> None:
     "event",
     [b'{"type":"response.output_item.added","item":true}', b'{"type":"response.completed","response":true}'],
 )
-def test_an_item_or_a_response_that_is_no_object_is_refused(event: bytes) -> None:
+def test_an_item_or_a_response_that_is_not_an_object_is_refused(event: bytes) -> None:
     with pytest.raises(ProviderError, match="cannot be read"):
         ResponsesFold({}).feed(SseEvent(name="", data=event))

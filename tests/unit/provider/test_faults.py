@@ -80,5 +80,5 @@ def test_the_error_type_of_amazon_is_read_from_a_header() -> None:
     assert (error.kind, error.retryable) == ("rate-limit", True)
 
 
-def test_an_error_made_by_hand_has_no_kind() -> None:
+def test_the_default_kind_of_an_error_depends_on_its_class() -> None:
     assert (ProviderError("boom").kind, ProviderAuthError("p", "no key").kind) == ("unknown", "auth")

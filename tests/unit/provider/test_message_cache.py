@@ -70,7 +70,7 @@ def test_a_conversation_that_grows_equals_one_built_from_scratch(
     turns, others = to_model_messages(history, model), to_model_messages(other, model)
     memory, conversations = ModelMessageCache(), ConversationCache[Any]()
     grown = [turns[:end] for end in range(len(turns) + 1)]
-    # It grows message by message, while another one is requested; then it is cut, and gets another end.
+    # It grows message by message, while another one is requested; then its end is replaced.
     for messages in (*(each for part in grown for each in (part, others)), turns[:2], [*turns[:2], *others]):
         asked = request(model, *messages, tools=(READ,))
         sent = to_bytes(to_body(asked, getattr(memory, way), conversations))

@@ -286,7 +286,7 @@ def test_enabled_and_disabled_providers_are_respected() -> None:
     assert make_offers(disabled=frozenset({"loom"})).find("loom") is None
 
 
-def test_a_model_of_a_disabled_provider_is_not_found_with_the_reason() -> None:
+def test_the_error_for_a_model_of_a_disabled_provider_says_why_it_is_missing() -> None:
     def hint_of_missing(**more: Any) -> str:
         with pytest.raises(ModelNotFoundError) as caught:
             Registry(offers=make_offers(**more)).get(ModelRef(provider_id="loom", model_id="one"))

@@ -41,7 +41,7 @@ async def send_request() -> WokenConnection:
     return connection
 
 
-def test_the_first_piece_wakes_its_reader_at_once_and_the_next_ones_wait_for_each_other() -> None:
+def test_the_first_piece_wakes_its_reader_at_once_and_later_ones_wake_all_readers_together() -> None:
     async def wake_two() -> None:
         pulse = Pulse()
         first, second = WokenConnection(pulse), WokenConnection(pulse)
@@ -80,7 +80,7 @@ def test_the_head_of_a_response_wakes_its_reader_at_once() -> None:
     assert simulate(receive()) == [1, 1]
 
 
-def test_the_end_of_a_response_wakes_its_reader_at_once_and_a_piece_waits() -> None:
+def test_the_end_of_a_response_wakes_its_reader_at_once_and_other_pieces_wait() -> None:
     async def receive() -> list[int]:
         connection = await send_request()
         counts = []

@@ -209,7 +209,7 @@ def test_the_configured_default_model_is_returned_even_if_it_does_not_exist() ->
         ({}, OPENAI | {"GITHUB_TOKEN": "t"}, {}, "openai/gpt-5-nano"),
     ],
 )
-def test_otherwise_the_best_model_of_the_preferred_provider_is_the_default(
+def test_without_a_configured_default_the_best_model_of_the_preferred_provider_is_used(
     configured: dict[str, Any], env: dict[str, str], logins: dict[str, StoredLogin], name: str
 ) -> None:
     assert registry(configured, env=env, logins=logins).get_default() == ref(name)

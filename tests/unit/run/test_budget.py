@@ -31,7 +31,8 @@ from weft.run.budget import (
     to_warning,
 )
 
-MODEL = make_scripted_model("test")  # $3 and $15 a million, $0.30 what is kept and $3.75 to keep it
+# Prices per million tokens: $3 in, $15 out, $0.30 from the cache and $3.75 into it.
+MODEL = make_scripted_model("test")
 
 NOTHING = Spent()
 

@@ -59,7 +59,7 @@ async def test_a_conversation_that_no_longer_fits_is_compacted_and_continues() -
         assert messages[3].info.parent_id == messages[2].info.id
         assert requests[1].system == ("Sum it up.",)
         assert requests[1].tools == ()
-        # After the cut the model sees the request for a summary with what was carried over, the summary, and: go on.
+        # After a compaction the model sees the request for a summary with what was carried over, the summary, and a request to continue.
         first, _, last = requests[2].messages
         assert isinstance(first, UserModelMessage)
         assert first.content[0] == TextContent(text="What did we do so far?")

@@ -117,7 +117,7 @@ async def test_an_interrupted_attempt_is_charged_in_addition_to_the_answer() -> 
     assert list_charges(answer) == [("error", Decimal(3), False), ("stop", Decimal("6.00003"), True)]
     assert (info(answer).cost, info(answer).priced) == (Decimal("9.00003"), False)
     assert (spent.cost, spent.priced) == (Decimal("9.00003"), False)
-    # What it holds now is what the next request goes by: that of the answer that came.
+    # The next request is estimated from the counts of the complete answer.
     assert info(answer).tokens == Tokens(input=2_000_000, output=10)
 
 
@@ -140,7 +140,7 @@ async def test_an_aborted_answer_with_only_a_thought_is_charged_and_not_shown_ag
         answer = await prompt_and_abort(engine, session)
         await engine.api.prompt(session, text_prompt("on"))
 
-    # OpenCode shows a model whatever holds more than a thought, and the end of a step would be more.
+    # OpenCode shows a model every message with more than a thought, and the end of a step would be more.
     assert [type(part) for part in answer.parts] == [StepStartPart, ReasoningPart]
     assert (info(answer).cost, info(answer).tokens) == (Decimal(3), Tokens(input=1_000_000))
     assert [type(turn) for turn in meter.requests[-1].messages] == [UserModelMessage, UserModelMessage]

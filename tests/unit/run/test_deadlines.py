@@ -111,7 +111,7 @@ async def test_a_turn_that_takes_too_long_ends_with_a_failure_and_nothing_open()
         )
         assert info(answer).time.completed is not None
         assert states(answer) == ["Tool execution aborted"]
-        # What came before it stands, the next prompt has all its time again, and the model sees where it was broken off.
+        # Earlier parts stay, the next prompt has the full time again, and the model sees where the turn was interrupted.
         following = await engine.api.prompt(session, text_prompt("go on"))
         assert info(following).error is None
         assert "I begin" in str(engine.provider.requests[-1].messages)

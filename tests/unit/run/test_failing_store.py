@@ -156,7 +156,7 @@ class FullStore(MemoryStore):
         await super().apply(*events, leases=leases)
 
 
-async def test_what_waits_for_a_commit_is_kept_if_two_commits_are_refused_at_once() -> None:
+async def test_events_held_for_the_next_commit_are_kept_if_two_commits_fail_at_once() -> None:
     store = FullStore()
     async with open_engine(store=store) as engine:
         session = await engine.api.create_session(SessionInput(title="Cloth"))

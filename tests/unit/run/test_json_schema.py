@@ -358,7 +358,7 @@ def test_the_run_fails_with_the_first_excess_attempt_and_not_before(
 
         assert (failure is not None) == over
         assert (find_value_failure(history, ModelStep(prompt, last=True)) is not None) == (kind != "good")
-        # What is not given up and has no value is asked for again; what has one is done.
+        # A run that has a value ends; without one it is asked again until it fails.
         asked_again = isinstance(decide(history), ModelStep)
         assert asked_again == (kind != "good")
         if over or kind == "good":

@@ -63,7 +63,7 @@ async def test_a_call_is_stored_as_running_before_its_tool_begins() -> None:
     assert stored == [True]
 
 
-async def test_who_waited_for_a_run_can_take_its_lease() -> None:
+async def test_a_caller_that_waited_for_a_run_can_take_its_lease() -> None:
     store = SlowStore()
     async with open_engine([Say(text="done")], store=store) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id

@@ -427,7 +427,7 @@ async def test_abort_before_the_run_has_begun_ends_it() -> None:
         listening = engine.api.events()
         async for published in listening:
             if published.event.type == "session.updated":
-                break  # the prompt was touched in, and its run is about to begin
+                break  # the prompt is stored, and its run is about to begin
         while not prompt.done():
             await engine.api.abort(session)
             await asyncio.sleep(0)
@@ -458,7 +458,7 @@ async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
         opened.set()
         one, two = await asyncio.gather(first, second)
 
-        assert one == two  # what went on with the second is the answer to the first, too
+        assert one == two  # the answer to the second prompt is that of the first, too
         assert await summarise(engine, session) == [
             ("U", "'one'"),
             ("A", "StepStart gate=open StepFinish"),

@@ -1,4 +1,4 @@
-"""What a call left on another machine is not judged here, and what it stored is."""
+"""A call that another machine left open is not judged by the files of this one. Its stored result counts."""
 
 from msgspec.structs import replace
 

@@ -113,7 +113,7 @@ async def test_a_session_continues_after_its_budget_is_raised() -> None:
 
     assert failure(stopped).measure == "steps"
     assert info(answer).error is None
-    # The model sees its call and what came of it, and nothing of the call that was not made.
+    # The model sees its call with the result, and nothing of the call that was not made.
     assert [type(message).__name__ for message in request.messages] == [
         "UserModelMessage",
         "AssistantModelMessage",
@@ -167,7 +167,7 @@ async def test_eight_concurrent_children_exceed_a_budget_by_at_most_the_error_of
         await engine.api.prompt(root, text_prompt("go"))
         spending = await engine.api.get_spending(root)
 
-    # Each call takes less than is expected of it, so nothing is passed at all; and some of the eight were not made.
+    # Each call costs less than its estimate, so the budget is not exceeded, and some of the eight calls are not made.
     assert spending.tree.cost <= limit
     assert 2 <= len(engine.provider.requests) < 9
 

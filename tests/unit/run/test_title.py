@@ -220,7 +220,7 @@ async def test_synthetic_and_unanswered_prompts_have_no_title() -> None:
         assert await titles_of(engine, session) == [None]
         ours = PromptInput(parts=(TextInput(text="by a program", synthetic=True),))
         await engine.api.prompt(session, ours)
-        # The note is answered along with what came after it.
+        # The note is answered together with the next prompt.
         assert await titles_of(engine, session) == ["a note", None]
 
 

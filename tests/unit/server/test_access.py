@@ -124,7 +124,7 @@ WRONG = basic("opencode", "guess")
 
 
 class AccessHarness:
-    """The middleware and the login behind it, with sleeps that last until they are let go, or no time at all."""
+    """The middleware and the login behind it, with sleeps that last until they are released, or no time at all."""
 
     def __init__(self) -> None:
         self.delays: list[float] = []
@@ -244,7 +244,7 @@ class OneToken:
         raise AssertionError(f"nobody asks for the share {share}")
 
 
-async def test_an_answer_that_lasts_ends_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_streamed_response_ends_when_its_token_is_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "TOKEN_SECONDS", 0.0)
     tokens, sent = OneToken(), list[dict[str, Any]]()
 

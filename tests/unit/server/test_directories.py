@@ -212,7 +212,7 @@ async def test_an_event_that_cannot_be_sent_is_noted_and_the_next_one_is_sent() 
         before = opened.feed.position()
         await opened.api.publish(UnknownEvent(named="odd", properties={"it": object()}))
         await let_tasks_run()
-        # Whoever listened from before is told that something is missing; whoever begins now hears what comes.
+        # Earlier listeners are told that events are missing; new ones receive the next events.
         assert opened.feed.position_after(0) is None
         now = opened.feed.position()
         await opened.api.publish(SessionIdled(session_id=SessionID("ses_1")))

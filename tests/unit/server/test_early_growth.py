@@ -43,7 +43,7 @@ def read(shown: list[Event]) -> str:
 def test_every_character_is_shown_once_and_in_order(
     pieces: list[str], turns: list[int], data: st.DataObject
 ) -> None:
-    """The bus publishes pieces; the log merges them and comes later, by as much as it likes."""
+    """The bus publishes pieces; the log merges them, and has them any time later."""
     early, shown = EarlyGrowth(), list[Event]()
     published: list[Event] = [text("")]
     offset = 0

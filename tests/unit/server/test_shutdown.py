@@ -42,7 +42,7 @@ async def ask(server: HttpServer, method: Method, name: str) -> tuple[int, dict[
     ("method", "name", "status"),
     [("POST", "session.prompt", 503), ("POST", "session.abort", 200), ("GET", "session.list", 200)],
 )
-async def test_a_server_that_ends_takes_no_more_work(method: Method, name: str, status: int) -> None:
+async def test_a_server_that_shuts_down_accepts_no_new_work(method: Method, name: str, status: int) -> None:
     setup = ServerSetup(
         open=open_nothing,
         default_directory="/work",

@@ -111,7 +111,7 @@ async def test_a_fork_at_any_message_of_a_compacted_session_shows_the_model_the_
             await spoken.answer(await spoken.ask(f"prompt {number}"), f"answer {number}")
         await spoken.compact()
         await spoken.answer(await spoken.ask("after"), "the first compaction")
-        await spoken.compact(finish=None)  # one that never came to its end
+        await spoken.compact(finish=None)  # a compaction that did not finish
         await spoken.compact()
         await spoken.answer(await spoken.ask("last"), "of all")
         history = await spoken.history()
@@ -120,7 +120,7 @@ async def test_a_fork_at_any_message_of_a_compacted_session_shows_the_model_the_
             assert show(await engine.api.list_messages(fork.id)) == show(history[:index])
         whole = await engine.api.fork_session(spoken.session)
         assert show(await engine.api.list_messages(whole.id)) == show(history)
-        # A fork from before a compaction has what was said before it.
+        # A fork from before a compaction has the messages before it.
         assert len(history) == 16
 
 

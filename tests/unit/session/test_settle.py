@@ -131,7 +131,7 @@ def test_an_open_answer_ends_at_its_last_known_time() -> None:
     assert event.info.time.completed == 9_000
 
 
-def test_what_is_open_is_found_behind_and_among_messages_that_were_closed_before() -> None:
+def test_an_open_answer_is_found_after_and_among_messages_known_as_closed() -> None:
     histories = ClosedHistories()
     closed = [user_message("U1", 1), assistant_message("A1", 2, "U1", text("A1", "done"))]
     more = [*closed, user_message("U2", 3), assistant_message("A2", 4, "U2", text("A2", "done"))]

@@ -1,4 +1,4 @@
-"""The scripts of the Postgres schema: one that leaves `needs` alone does nothing that nodes of the version before cannot live with."""
+"""The scripts of the Postgres schema: a script that does not raise `needs` only makes changes that nodes of the previous version tolerate."""
 
 import re
 
@@ -6,10 +6,10 @@ import pytest
 
 from weft.store.postgres.migration import list_scripts
 
-# The first scripts that old nodes may meet: before the third there was no `needs`.
+# Old nodes run beside scripts from here on: before the third there was no `needs`.
 FIRST_SHARED = 4
 COMMENT = re.compile(r"--[^\n]*")
-# The bodies of functions are run by whoever calls them.
+# The body of a function runs only when it is called.
 BODY = re.compile(r"\$\$.*?\$\$", re.DOTALL)
 RAISES_NEEDS = re.compile(r"SET\s+needs\s*=\s*(\d+)", re.IGNORECASE)
 BREAKING = (
@@ -18,14 +18,14 @@ BREAKING = (
     re.compile(r"\bALTER\s+COLUMN\b", re.IGNORECASE),
     re.compile(r"\bADD\s+(?:CONSTRAINT|CHECK|UNIQUE|PRIMARY|FOREIGN|EXCLUDE)\b", re.IGNORECASE),
     re.compile(r"\bCREATE\s+UNIQUE\s+INDEX\b", re.IGNORECASE),
-    # What old nodes insert has no value for it.
+    # Rows that old nodes insert have no value for it.
     re.compile(r"\bADD\s+COLUMN\b(?=[^,;]*\bNOT\s+NULL\b)(?![^,;]*\bDEFAULT\b)", re.IGNORECASE),
     re.compile(r"\b(?:UPDATE|DELETE)\b", re.IGNORECASE),
 )
 
 
 def find_breaking(script: str) -> list[str]:
-    """Return what in a script nodes of the version before may not be able to live with."""
+    """Return what a script contains that nodes of the previous version may not tolerate."""
     plain = BODY.sub("", COMMENT.sub("", script))
     return [found[0] for pattern in BREAKING if (found := pattern.search(plain))]
 

@@ -13,9 +13,7 @@ from weft.tui.prompt import InlineApplication
 
 
 @pytest.mark.parametrize(("columns", "erased"), [(40, ""), (20, "\x1b[4A\x1b[J"), (14, "\x1b[6A\x1b[J")])
-def test_a_drawing_that_comes_before_the_signal_erases_the_whole_old_region(
-    columns: int, erased: str
-) -> None:
+def test_a_redraw_before_the_resize_signal_erases_the_whole_old_region(columns: int, erased: str) -> None:
     sizes = [Size(rows=20, columns=40)]
     written = io.StringIO()
     output = Vt100_Output(written, lambda: sizes[-1], enable_cpr=False)

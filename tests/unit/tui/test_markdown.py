@@ -176,7 +176,7 @@ def test_a_line_is_cut_by_cell_width() -> None:
     assert measure("漢字abc") == 7
 
 
-def test_characters_that_are_taken_for_narrow_are() -> None:
+def test_characters_measured_as_one_cell_have_that_width() -> None:
     narrow = [*map(chr, range(0x20, 0x7F)), *map(chr, range(0xA0, 0x300)), *"…–—‘’“”•→←↑↓⏎▌▐│─"]
     assert [char for char in narrow if wcwidth(char) != measure(char)] == []
     assert measure("".join(narrow)) == len(narrow)

@@ -1,4 +1,4 @@
-"""What is pasted: long texts and images by a short name, and what is sent and remembered for it."""
+"""Pasted text and images: shown by a short name, sent in full, and remembered."""
 
 from pathlib import Path
 from shlex import quote

@@ -226,7 +226,7 @@ def test_failures_warnings_retries_reasoning_and_todos_are_shown() -> None:
     assert view.take_settled() == [NoticeItem(kind="note", text="interrupted")]
 
 
-def test_what_waits_for_the_end_of_the_text_is_shown_below_it() -> None:
+def test_items_that_wait_for_the_end_of_the_text_are_shown_below_it() -> None:
     view = start()
     view.take_settled()
     view.feed(PartUpdated(part=text("A1", "half a sen", time=Span(start=1))))
@@ -239,7 +239,7 @@ def test_what_waits_for_the_end_of_the_text_is_shown_below_it() -> None:
     assert live == "\nhalf a sen\nsent: prompt U2\nwarning: the server does not answer"
 
 
-def test_a_summary_leaves_the_agent_of_the_next_prompt_alone() -> None:
+def test_a_summary_does_not_change_the_agent_in_the_status() -> None:
     view = start()
     summary = assistant_message("A2", 3, "U1", summary=True)
     view.feed(MessageUpdated(info=replace(summary.info, agent="compaction")))

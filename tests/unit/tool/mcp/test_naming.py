@@ -40,7 +40,7 @@ def test_a_long_reason_is_shortened_in_the_middle() -> None:
 
 
 @given(st.lists(st.binary(max_size=30).filter(lambda raw: b"\n" not in raw)), st.integers(1, 20))
-def test_lines_do_not_depend_on_how_they_arrive(lines: list[bytes], size: int) -> None:
+def test_lines_do_not_depend_on_how_their_bytes_are_split(lines: list[bytes], size: int) -> None:
     raw = b"".join(line + b"\n" for line in lines)
     reader = LineReader()
     pieces = [raw[start : start + size] for start in range(0, len(raw), size)]

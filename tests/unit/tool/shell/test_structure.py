@@ -37,7 +37,7 @@ SPELLINGS = (
     "`echo rm` x",
     "r{m,m} x",
 )
-# With `{}` in the place of a command, and `{q}` of one in quotes.
+# `{}` stands for a command, and `{q}` for one in quotes.
 AROUND = (
     "ls; {}",
     "{}; ls",
@@ -101,7 +101,7 @@ def embed(text: str, around: str) -> str:
     )
 
 
-# A command put into one thing, and that into the next.
+# A command nested in one structure, and that in the next.
 structures = st.builds(
     lambda spelling, around: reduce(embed, around, spelling),
     st.sampled_from(SPELLINGS),
