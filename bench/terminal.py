@@ -102,8 +102,8 @@ def measure_long_history() -> list[float]:
 
 async def measure_full_screen(rounds: int) -> list[float]:
     """Stream 50 KB into the full screen, several times. Return the CPU of each, with one drawing for each piece."""
+    from weft.tui.full.app import FullSettings  # noqa: PLC0415  after inline mode was measured
     from weft.tui.full.screen import FullScreen  # noqa: PLC0415  as above
-    from weft.tui.full.settings import FullSettings  # noqa: PLC0415  after inline mode was measured
 
     async def refuse(*_: object) -> bool:
         return False

@@ -3,6 +3,8 @@
 from decimal import Decimal
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
@@ -66,3 +68,12 @@ def assistant_message(
         tokens=Tokens(),
     )
     return MessageWithParts(info=info, parts=parts)
+
+
+def with_agent(agent: str, message: MessageWithParts) -> MessageWithParts:
+    """Return the message as one of, or to, this agent."""
+    match message.info:
+        case UserMessage() as info:
+            return replace(message, info=replace(info, agent=agent))
+        case AssistantMessage() as info:
+            return replace(message, info=replace(info, agent=agent, mode=agent))

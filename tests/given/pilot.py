@@ -15,9 +15,8 @@ from weft.model.input import TextInput
 from weft.model.session import SessionInfo
 from weft.tui.chat import Chat, ChatSetup
 from weft.tui.commands import run_command
-from weft.tui.full.app import FullApp
+from weft.tui.full.app import FullApp, FullSettings
 from weft.tui.full.screen import FullScreen
-from weft.tui.full.settings import FullSettings
 
 PATIENCE = 60
 NOW = 1_790_000_000_000

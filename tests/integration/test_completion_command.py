@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from given.http_server import make_project, serve_project
-from weft.cli.candidates import MAX_NAMES, find_completions
+from weft.cli.completion import MAX_NAMES, find_completions
 from weft.cli.main import run_command
 from weft.local.open import OpenOptions, open_directory
 from weft.model.input import SessionInput

@@ -14,8 +14,14 @@ import pytest
 
 from given.mcp_servers.remote import OAuthProvider, app_with_login, serve_app
 from weft.cli.main import run_command
-from weft.config.provider_schema import McpLocalConfig, McpRemoteConfig
-from weft.config.schema import Config, ExperimentalConfig, McpClientConfig, WeftConfig
+from weft.config.schema import (
+    Config,
+    ExperimentalConfig,
+    McpClientConfig,
+    McpLocalConfig,
+    McpRemoteConfig,
+    WeftConfig,
+)
 from weft.local.mcp import to_configured_server
 from weft.local.mcp_settings import McpLaunch, McpSettings, to_mcp_settings
 from weft.sandbox.policy import Sandbox

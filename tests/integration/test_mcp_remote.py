@@ -15,7 +15,7 @@ import pytest
 
 from given.mcp_servers import good
 from given.mcp_servers.remote import OAuthProvider, app_with_login, serve_app
-from weft.config.provider_schema import McpOAuthConfig, McpRemoteConfig
+from weft.config.schema import McpOAuthConfig, McpRemoteConfig
 from weft.errors import ConflictError, InvalidInputError, McpError, NotFoundError
 from weft.local.mcp import LocalMcp
 from weft.local.mcp_settings import McpLaunch, McpSettings

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from given.engine import ALLOW, PLACE, Engine, open_engine, text_prompt
 from given.mcp_servers.remote import serve_app
-from weft.config.provider_schema import McpLocalConfig, McpRemoteConfig, McpServerConfig
+from weft.config.schema import McpLocalConfig, McpRemoteConfig, McpServerConfig
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.clock import SystemClock
 from weft.local.mcp_settings import McpSettings

@@ -16,12 +16,14 @@ from weft.worktree.merge import MergedPath, MergeResult, merge_worktree
 from weft.worktree.repository import (
     Worktree,
     WorktreeRepository,
+    WorktreeState,
     create_worktree,
     get_worktree,
+    list_hints,
     list_worktrees,
     lock_worktree,
+    read_state,
 )
-from weft.worktree.state import WorktreeState, list_hints, read_state
 
 
 class WorktreeHarness:

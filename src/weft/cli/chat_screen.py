@@ -120,8 +120,8 @@ async def make_chat_screen(
         gc.freeze()
     from weft.config.schema import get_default_keybinds  # noqa: PLC0415  only the full screen needs them
     from weft.host.terminal import run_with_input  # noqa: PLC0415  only the full screen copies
+    from weft.tui.full.app import FullSettings  # noqa: PLC0415  inline mode needs no Textual
     from weft.tui.full.screen import FullScreen  # noqa: PLC0415  inline mode needs no Textual
-    from weft.tui.full.settings import FullSettings  # noqa: PLC0415  inline mode needs no Textual
 
     for name in ("COLUMNS", "LINES"):
         # Textual prefers these to the real size of the terminal, and a shell that exports them does not update them.

@@ -209,7 +209,7 @@ COMMANDS = (
     CommandEntry(("storage", "init"), "create a store, or upgrade it", "storage:add_init_arguments", "storage:init_command"),
     CommandEntry(("storage", "du"), "show how much space stored sessions take", "storage:add_du_arguments", "storage:du_command"),
     CommandEntry(("storage", "gc"), "remove what nothing refers to any more", "storage:add_gc_arguments", "storage:gc_command"),
-    CommandEntry(("storage", "prune"), "move old sessions to the trash, and empty old trash", "storage_prune:add_prune_arguments", "storage_prune:prune_command"),
+    CommandEntry(("storage", "prune"), "move old sessions to the trash, and empty old trash", "storage:add_prune_arguments", "storage:prune_command"),
     CommandEntry(("storage", "verify"), "check every document, and that nobody changed what weft wrote", "storage_verify:add_verify_arguments", "storage_verify:verify_command"),
     CommandEntry(("storage", "anchor"), "keep proof of all sessions elsewhere, signed on request", "storage_verify:add_anchor_arguments", "storage_verify:anchor_command"),
     CommandEntry(("storage", "migrate"), "copy all sessions into another store", "storage_verify:add_migrate_arguments", "storage_verify:migrate_command"),

@@ -25,9 +25,8 @@ from weft.model.transfer import SessionExport
 from weft.page.document import render_page
 from weft.share.contract import LazyShareClient, get_record, list_shares
 from weft.share.records import ShareRecord, ShareRecords
-from weft.share.redaction import SessionRedactor, to_preview
 from weft.share.revoke import ShareRevoker
-from weft.share.view import is_busy, to_shared_view
+from weft.share.view import SessionRedactor, is_busy, to_preview, to_shared_view
 
 PAGE_TIMEOUT_SECONDS = 5.0
 HTTP_OK = 200

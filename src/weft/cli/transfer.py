@@ -114,8 +114,8 @@ def _check_export_kinds(args: argparse.Namespace) -> None:
 
 
 def _export_tables(args: argparse.Namespace, reader: SessionReader) -> None:
+    from weft.dataset.database import refresh_from_reader  # noqa: PLC0415  few exports are tables
     from weft.dataset.export import export_tables  # noqa: PLC0415  few exports are tables
-    from weft.dataset.refresh import refresh_from_reader  # noqa: PLC0415  few exports are tables
     from weft.local.data import StoredData  # noqa: PLC0415  few exports are tables
 
     session = reader.get_session(args.session) if args.session else None

@@ -34,8 +34,16 @@ from weft.model.session_query import SessionQuery
 from weft.session.tree import LAST_USED
 from weft.store.url import is_persistent
 from weft.worktree.merge import MergeResult, merge_worktree
-from weft.worktree.repository import Worktree, WorktreeRepository, get_worktree, list_worktrees, lock_worktree
-from weft.worktree.state import WorktreeState, list_hints, read_state
+from weft.worktree.repository import (
+    Worktree,
+    WorktreeRepository,
+    WorktreeState,
+    get_worktree,
+    list_hints,
+    list_worktrees,
+    lock_worktree,
+    read_state,
+)
 
 WORKTREE_HELP = "the worktree; may be left out if there is only one"
 HASH_LENGTH = 12

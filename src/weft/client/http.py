@@ -1,7 +1,11 @@
-"""The connection to a server: send requests, retry those that may be repeated, and notice a server that is gone."""
+"""The connection to a server: send requests, retry those that may be repeated, and notice a server that is gone.
+
+An error answer is raised as the error that `weft.local` raises.
+"""
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, overload
@@ -11,11 +15,25 @@ import httpx2
 from msgspec import Struct
 
 from weft.client.address import Address
-from weft.client.errors import PROXY_STATUSES, is_from_server, to_error
-from weft.errors import ClosedError, DocumentError, ServerError, UnreachableError, UnsupportedError
+from weft.errors import (
+    ClosedError,
+    ConfigError,
+    ConflictError,
+    DocumentError,
+    InvalidInputError,
+    NotFoundError,
+    NotPermittedError,
+    ServerError,
+    SessionBusyError,
+    StoreError,
+    UnreachableError,
+    UnsupportedError,
+    WeftError,
+)
+from weft.model.error_wire import from_facts
 from weft.model.ids import check_id
 from weft.model.url import is_loopback_host
-from weft.model.wire import Wire, decode, encode
+from weft.model.wire import Wire, decode, encode, parse
 from weft.version import VERSION
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -82,6 +100,8 @@ MAX_WAIT_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 60.0
 NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 ALL_ATTEMPTS_FAILED: Final = "All connection attempts failed"  # the message of httpx
+# With these statuses a proxy says that the server is not available.
+PROXY_STATUSES: Final = frozenset({502, 503, 504})
 UNKNOWN_OUTCOME: Final = "it may have been done already: check before you repeat it"
 
 Notice = Callable[[str], None]
@@ -217,7 +237,7 @@ class ServerConnection:
             is_away = (
                 response.status_code in PROXY_STATUSES
                 and request.repeatable
-                and not is_from_server(response.content)
+                and not _is_from_server(response.content)
             )
             if not is_away or not await backoff.wait():
                 return response
@@ -330,11 +350,13 @@ class ServerConnection:
         ) as response:
             if not response.is_success:
                 raw = await response.aread()
-                if response.status_code in PROXY_STATUSES and not is_from_server(raw):
+                if response.status_code in PROXY_STATUSES and not _is_from_server(raw):
                     raise httpx2.RemoteProtocolError(f"status {response.status_code}")
                 raise to_error(response.status_code, raw, path)
             yield response.aiter_raw()
 
+
+# --- paths ---
 
 WEFT_PREFIX = "/weft"
 
@@ -365,3 +387,102 @@ def require_weft(connection: ServerConnection, what: str, *, hint: str = "") -> 
         raise UnsupportedError(
             f"{what} on a server with OpenCode {connection.health.version}".rstrip(), hint=hint
         )
+
+
+# --- error answers ---
+
+PASSWORD_HINT: Final = "set OPENCODE_SERVER_PASSWORD, or WEFT_TOKEN if you have a token, or write it into the address: http://opencode:PASSWORD@host"
+MAX_MESSAGE_LENGTH: Final = 500
+BUSY_MESSAGE: Final = re.compile(r"Session (ses_\w+) is busy")
+# The kind of thing that a path names, by the segment before its id.
+PATH_KINDS: Final = {
+    "session": "session",
+    "message": "message",
+    "part": "part",
+    "permission": "permission request",
+    "question": "question",
+    "project": "project",
+    "pty": "terminal",
+    "grant": "grant",
+}
+
+
+def to_error(status: int, body: bytes, path: str) -> WeftError:
+    """Return the error for an unsuccessful answer. OpenCode sends fewer facts than weft, so the path supplies the rest."""
+    name, data = _parse_answer(body)
+    message = (
+        _get_first_line(data)
+        or body[:MAX_MESSAGE_LENGTH].decode(errors="replace").strip()
+        or f"status {status}"
+    )
+    known_error = from_facts(name, data)
+    if known_error is not None:
+        return known_error
+    busy = BUSY_MESSAGE.search(message)
+    if busy:  # OpenCode 1.1.34 answers with status 500
+        return SessionBusyError(busy[1])
+    match status:
+        case 400 | 413 | 422:
+            return (
+                ConfigError(path, message) if name == "ConfigError" else InvalidInputError("request", message)
+            )
+        case 401:
+            return NotPermittedError(
+                "the server requires a password, or the password is wrong", hint=PASSWORD_HINT
+            )
+        case 403:
+            return NotPermittedError(message)
+        case 404 | 405:
+            return NotFoundError(*_to_subject(path))
+        case 409:
+            return ConflictError(*_to_subject(path), message)
+        case 501:
+            return UnsupportedError(message)
+        case 507:
+            return StoreError(message)
+        case _:
+            return ServerError(f"the server failed: {message[:MAX_MESSAGE_LENGTH]}")
+
+
+def _is_from_server(body: bytes) -> bool:
+    """Return True if the error is from the server itself and not from a proxy."""
+    return bool(_parse_answer(body)[0])
+
+
+def _parse_answer(body: bytes) -> tuple[str, dict[str, Any]]:
+    try:
+        answer = parse(body)
+    except DocumentError:
+        return "", {}
+    if not isinstance(answer, dict):
+        return "", {}
+    data = answer.get("data")
+    # OpenCode lists invalid fields under `error`, and from 1.18 on names some errors by `_tag`.
+    data = data if isinstance(data, dict) else {}
+    issues = answer.get("error")
+    if isinstance(issues, list) and issues:
+        data = {"message": "; ".join(str(_format_issue(each)) for each in issues[:3])}
+    elif "message" not in data and isinstance(answer.get("message"), str):
+        data = data | {"message": answer["message"]}
+    return str(answer.get("name") or answer.get("_tag") or ("BadRequest" if issues else "")), data
+
+
+def _format_issue(issue: Any) -> str:
+    if not isinstance(issue, dict):
+        return str(issue)
+    return f"{'.'.join(str(each) for each in issue.get('path', ()))}: {issue.get('message', 'is not valid')}"
+
+
+def _get_first_line(data: dict[str, Any]) -> str:
+    """Return the first line of the message. OpenCode appends a stack trace."""
+    message = data.get("message")
+    return message.partition("\n")[0] if isinstance(message, str) else ""
+
+
+def _to_subject(path: str) -> tuple[str, str]:
+    """Return the kind and the id of the last thing that a path names."""
+    words = [word for word in path.split("/") if word]
+    for before, name in zip(words[-2::-1], words[:0:-1], strict=False):
+        if before in PATH_KINDS:
+            return PATH_KINDS[before], name
+    return "path", path

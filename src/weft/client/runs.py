@@ -1,4 +1,7 @@
-"""Prompts, tools of clients, commands, undo, permissions and questions, over HTTP."""
+"""Prompts, tools of clients, commands, undo, permissions and questions, over HTTP.
+
+An OpenCode server leaves some of it to its clients: the ids of prompts, the model of a summary, and refusing what it would ignore.
+"""
 
 import secrets
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -22,7 +25,6 @@ from weft.client.http import (
     session_path,
     weft_path,
 )
-from weft.client.opencode import add_ids, find_last_model, find_unsupported, make_next_id
 from weft.client.sessions import RemoteMessages
 from weft.errors import ModelNotFoundError, NoModelError, NotFoundError, find_similar
 from weft.model.agent import AgentInfo, Command
@@ -36,6 +38,10 @@ from weft.model.client_tool import (
 )
 from weft.model.ids import (
     ALPHABET,
+    HEX_LENGTH,
+    PER_MS,
+    RANDOM_LENGTH,
+    WRAP,
     GrantID,
     MessageID,
     PartID,
@@ -47,7 +53,7 @@ from weft.model.ids import (
     check_new_id,
 )
 from weft.model.input import CommandInput, PromptInput, ShellInput
-from weft.model.message import MessageWithParts
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef
 from weft.model.permission import (
     DEFAULT_GRANT_TERMS,
@@ -63,10 +69,6 @@ from weft.model.session import AnyStatus, Idle, RevertResult, SessionInfo
 
 STORED_SECONDS = 5.0
 CLIENT_TOOL_HINT = "offer the tool to the server through MCP, or use weft serve"
-
-
-def random_letters(count: int) -> str:
-    return "".join(secrets.choice(ALPHABET) for _ in range(count))
 
 
 class PreparedPrompt(Struct, frozen=True):
@@ -91,7 +93,7 @@ class RemoteRuns(RemoteMessages):
         if self._connection.is_weft:
             await self._connection.send(post(weft_path("/prompt/check"), input, repeatable=True), None)
             return
-        if missing := find_unsupported(input):
+        if missing := _find_unsupported(input):
             require_weft(self._connection, missing)
         if input.agent is not None:
             agents = await self._connection.send(get("/agent"), list[AgentInfo])
@@ -150,13 +152,13 @@ class RemoteRuns(RemoteMessages):
         if input.message_id is not None:
             check_new_id("message", input.message_id)
         if self._connection.is_weft:
-            return PreparedPrompt(input, None if input.message_id else f"weft-{random_letters(20)}", None)
+            return PreparedPrompt(input, None if input.message_id else f"weft-{_make_letters(20)}", None)
         await self.check_prompt(input)
         found = await self.get_session(session)
         newest = await self._list_messages(session, 1)
         last = newest[-1].info if newest else None
-        id = input.message_id or make_next_id(last.id if last else None, found.time.created, random_letters)
-        return PreparedPrompt(add_ids(input, id, random_letters), None, last.time.created + 1 if last else 0)
+        id = input.message_id or _make_next_id(last.id if last else None, found.time.created)
+        return PreparedPrompt(_add_ids(input, id), None, last.time.created + 1 if last else 0)
 
     @asynccontextmanager
     async def _expect_run(self, session: SessionID, since: int | None = None) -> AsyncIterator[None]:
@@ -207,7 +209,7 @@ class RemoteRuns(RemoteMessages):
                 session, post(weft_path(session_path(session, "initialize")), options, long=True)
             )
         found = await self.get_session(session)
-        id = message_id or make_next_id(None, found.time.updated, random_letters)
+        id = message_id or _make_next_id(None, found.time.updated)
         body = await self._choose_model_body(session, model) | {"messageID": id}
         return await self._send_and_get_last(session, post(session_path(session, "init"), body, long=True))
 
@@ -222,7 +224,7 @@ class RemoteRuns(RemoteMessages):
 
     async def _choose_model_body(self, session: SessionID, model: ModelRef | None) -> dict[str, str]:
         """Return the model for a request to OpenCode, which requires one: `model`, else the model that was used last."""
-        found = model or find_last_model(await self._list_messages(session))
+        found = model or _find_last_model(await self._list_messages(session))
         if found is None:
             raise NoModelError
         return {"providerID": found.provider_id, "modelID": found.model_id}
@@ -345,9 +347,9 @@ class RemoteRuns(RemoteMessages):
         if input.message_id is not None:
             check_new_id("message", input.message_id)
         if self._connection.is_weft:
-            key = None if input.message_id else f"weft-{random_letters(20)}"
+            key = None if input.message_id else f"weft-{_make_letters(20)}"
             return await self._send_long(session, post(path, input, repeatable=True, long=True, key=key))
-        if missing := find_unsupported(input):
+        if missing := _find_unsupported(input):
             require_weft(self._connection, missing)
         await self._check_exists(session)
         await self.get_command(input.command)
@@ -371,6 +373,64 @@ class RemoteRuns(RemoteMessages):
 
 def _to_file_options(files: tuple[str, ...] | None, *, dry_run: bool) -> dict[str, object]:
     return ({} if files is None else {"files": files}) | ({"dryRun": True} if dry_run else {})
+
+
+# --- what an OpenCode server leaves to its clients ---
+
+
+def _make_next_id(newest: str | None, created: int) -> MessageID:
+    """Make the id of the next message: after the newest one, and before any id that the server will make.
+
+    OpenCode orders messages by id, so it would treat a prompt with a smaller id as answered. The id is derived from the
+    newest id and not from this machine's clock, which may differ from the server's.
+    """
+    head = (newest or "").partition("_")[2][:HEX_LENGTH]
+    try:
+        number = int(head, 16) + 1
+    except ValueError:
+        number = created * PER_MS + 1
+    return MessageID(f"msg_{number % WRAP:0{HEX_LENGTH}x}{_make_letters(RANDOM_LENGTH)}")
+
+
+def _add_ids(input: PromptInput, id: MessageID) -> PromptInput:
+    """Return the prompt with an id, and with ids for its parts, so that sending it twice stores it once."""
+    head = id.partition("_")[2][:HEX_LENGTH]
+    parts = tuple(
+        replace(part, id=PartID(f"prt_{head}{number:03d}{_make_letters(RANDOM_LENGTH - 3)}"))
+        if part.id is None
+        else part
+        for number, part in enumerate(input.parts)
+    )
+    return replace(input, message_id=id, parts=parts)
+
+
+def _find_unsupported(input: PromptInput | CommandInput) -> str | None:
+    """Return the first feature of a prompt that OpenCode would silently ignore, or None."""
+    if input.budget is not None:
+        return "a budget"
+    if input.format is not None:
+        return "structured output"
+    return None
+
+
+def _find_last_model(messages: Sequence[MessageWithParts]) -> ModelRef | None:
+    """Return the model that was used last, or None."""
+    for message in reversed(messages):
+        match message.info:
+            case UserMessage(model=model) if model is not None:
+                return model
+            case AssistantMessage(provider_id=provider, model_id=model_id) if model_id:
+                return ModelRef(provider_id=provider, model_id=model_id)
+            case _:
+                continue
+    return None
+
+
+def _make_letters(count: int) -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(count))
+
+
+# --- permissions and questions ---
 
 
 class RemotePermissions(RemoteRuns):

@@ -21,8 +21,7 @@ from wsproto.events import (
 )
 
 from weft.api.workspace import Screen
-from weft.client.errors import to_error
-from weft.client.http import CONNECT_SECONDS, ServerConnection, delete, get, post, put
+from weft.client.http import CONNECT_SECONDS, ServerConnection, delete, get, post, put, to_error
 from weft.errors import UnreachableError
 from weft.model.ids import PtyID, check_id
 from weft.model.workspace import Pty, PtyChange, PtyInput

@@ -13,6 +13,8 @@ From the weakest layer to the strongest:
 7. the directory that `OPENCODE_CONFIG_DIR` names;
 8. `OPENCODE_CONFIG_CONTENT`.
 
+Then legacy keys are converted, environment variables apply, and defaults fill in the rest.
+
 OpenCode documents that the nearer and more explicit layer wins, but does otherwise: a global agent overrides a
 project's file, the top `.opencode` overrides the nearest, `~/.opencode` overrides both, and all of them override
 `OPENCODE_CONFIG_CONTENT`. `WEFT_CONFIG_ORDER=opencode` selects exactly that order.
@@ -22,11 +24,11 @@ Unlike OpenCode, loading writes nothing (no `$schema` into the user's file, no `
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct, convert
 
-from weft.config.check import check_config
-from weft.config.defaults import DEFAULT_ORIGIN, apply_defaults
+from weft.config.check import ACTIONS, check_config
 from weft.config.definitions import read_definitions
 from weft.config.flags import Flags, read_flags
 from weft.config.jsonc import ConfigFinding, JsoncDocument, KeyPath
@@ -38,9 +40,10 @@ from weft.config.layer import (
     make_layer,
     parse_toml,
     read_text,
+    tools_to_permission,
 )
 from weft.config.remote import Fetch, RemoteDocuments, fetch_layer, list_organisations
-from weft.config.schema import Config
+from weft.config.schema import Config, get_default_keybinds
 from weft.config.sources import (
     ConfigDirectory,
     ConfigFile,
@@ -59,7 +62,10 @@ from weft.config.trust import (
     narrow_providers,
 )
 from weft.errors import ConfigError
+from weft.host.paths import find_user_name
 from weft.model.project import HeldItem
+
+DEFAULT_ORIGIN = ConfigOrigin(kind="default", path="", own=True)
 
 
 class LoadedConfig(Struct, frozen=True, kw_only=True):
@@ -135,7 +141,7 @@ def _merge(
     merged = MergedConfig()
     for layer in layers:
         merged.add(layer)
-    apply_defaults(merged, flags, env, problems)
+    _apply_defaults(merged, flags, env, problems)
     data, findings = check_config(merged.data, is_complete=True)
     for finding in findings:
         _report_incomplete(finding, merged, layers, problems)
@@ -156,6 +162,9 @@ def _report_incomplete(
 def _list_directories(sources: list[ConfigSource]) -> tuple[str, ...]:
     paths = (source.origin.path for source in sources if isinstance(source, ConfigDirectory))
     return tuple(dict.fromkeys(path for path in paths if os.path.isdir(path)))
+
+
+# --- reading the sources ---
 
 
 def _read_source(
@@ -214,3 +223,99 @@ def _read_document(
         return
     problems.add(origin, document, document.findings)
     yield make_layer(origin, document.value, document, problems)
+
+
+# --- completing the merged settings ---
+
+
+def _apply_defaults(
+    merged: MergedConfig, flags: Flags, env: Mapping[str, str], problems: ConfigProblems
+) -> None:
+    """Complete the merged settings in place, in OpenCode's order."""
+    _convert_modes(merged)
+    _apply_permission(merged, flags, problems)
+    _convert_tools(merged)
+    _set_default(merged, "username", find_user_name(env))
+    if merged.data.get("autoshare") is True and "share" not in merged.data:
+        merged.set(("share",), "auto", merged.find_origin(("autoshare",)) or DEFAULT_ORIGIN)
+    for name, keys in get_default_keybinds().items():
+        if name not in merged.data.get("keybinds", {}):
+            merged.set(("keybinds", name), keys, DEFAULT_ORIGIN)
+    _apply_switches(merged, flags)
+    _drop_repeated_plugins(merged)
+
+
+def _set_default(merged: MergedConfig, key: str, value: Any) -> None:
+    if value is not None and key not in merged.data:
+        merged.set((key,), value, DEFAULT_ORIGIN)
+
+
+def _convert_modes(merged: MergedConfig) -> None:
+    for name, mode in merged.data.get("mode", {}).items():
+        origin = merged.find_origin(("mode", name)) or DEFAULT_ORIGIN
+        merged.add(ConfigLayer(origin=origin, data={"agent": {name: {**mode, "mode": "primary"}}}))
+
+
+def _apply_permission(merged: MergedConfig, flags: Flags, problems: ConfigProblems) -> None:
+    if not flags.permission:
+        return
+    origin = ConfigOrigin(kind="environment", path="OPENCODE_PERMISSION", own=True)
+    word = flags.permission.strip().strip('"')
+    value: Any = word
+    if word not in ACTIONS:
+        try:
+            value = JsoncDocument(origin.path, flags.permission).value
+        except ConfigError as error:
+            problems.errors.append(error)
+            # Reported again below, and treated as "ask": an unreadable rule must not allow anything.
+            value = None
+    merged.add(make_layer(origin, {"permission": value}, None, problems))
+
+
+def _convert_tools(merged: MergedConfig) -> None:
+    """Convert `tools` to permissions. They come first in order, so that explicit permissions override them."""
+    tools = merged.data.get("tools")
+    if not tools:
+        return
+    permission = merged.data.get("permission", {})
+    converted = tools_to_permission(tools)
+    for name in tools:
+        for key in tools_to_permission({name: True}):
+            if key not in permission:
+                merged.set(
+                    ("permission", key), converted[key], merged.find_origin(("tools", name)) or DEFAULT_ORIGIN
+                )
+    merged_permission = merged.data["permission"]
+    merged.data["permission"] = {**{key: merged_permission[key] for key in converted}, **merged_permission}
+
+
+def _apply_switches(merged: MergedConfig, flags: Flags) -> None:
+    if flags.disable_autocompact:
+        merged.set(("compaction", "auto"), False, _to_switch_origin("OPENCODE_DISABLE_AUTOCOMPACT"))
+    if flags.disable_prune:
+        merged.set(("compaction", "prune"), False, _to_switch_origin("OPENCODE_DISABLE_PRUNE"))
+
+
+def _to_switch_origin(name: str) -> ConfigOrigin:
+    return ConfigOrigin(kind="environment", path=name, own=True)
+
+
+def get_plugin_name(entry: str) -> str:
+    """Return the name that identifies a plugin: the stem of a file, or the name of a package without its version."""
+    if entry.startswith("file://"):
+        stem = entry.rsplit("/", 1)[-1]
+        return stem.rsplit(".", 1)[0] if "." in stem[1:] else stem
+    separator = entry.rfind("@")
+    return entry[:separator] if separator > 0 else entry
+
+
+def _drop_repeated_plugins(merged: MergedConfig) -> None:
+    plugins = merged.data.get("plugin")
+    if not plugins:
+        return
+    origins = [merged.origins.pop(("plugin", str(index))) for index in range(len(plugins))]
+    last = {get_plugin_name(entry): index for index, entry in enumerate(plugins)}
+    kept = sorted(last.values())
+    merged.data["plugin"] = [plugins[index] for index in kept]
+    for new_index, index in enumerate(kept):
+        merged.origins[("plugin", str(new_index))] = origins[index]

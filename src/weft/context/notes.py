@@ -1,19 +1,20 @@
-"""Notes that tell a model what changed since its briefing (pure).
+"""Notes that tell a model what changed since its briefing, and where the plan is (pure).
 
 A note is added to the next prompt, and stored with it. The briefing itself does not change, so the provider's cache of the
-conversation stays valid. When a compaction cuts notes off, their content goes into the system prompt.
+conversation stays valid. When a compaction cuts notes off, their content goes into the system prompt; the note on a
+plan is made again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.context.system import Briefing, Environment, describe_environment, format_instruction
+from weft.context.system import Briefing, Environment, describe_environment, format_instruction, read_text
 from weft.errors import DocumentError
 from weft.model.agent import Instruction
-from weft.model.message import MessageWithParts, UserMessage
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.move import SessionArrival, SessionResumption
 from weft.model.part import TextPart
 from weft.model.wire import from_plain, to_plain
@@ -21,6 +22,8 @@ from weft.model.wire import from_plain, to_plain
 WEFT_KEY = "weft"
 MOVE_KEY = "move"
 RESUME_KEY = "resume"
+PLAN_KEY = "reminder"
+PLAN_AGENT = "plan"
 REMINDER_END = "\n</system-reminder>"
 
 
@@ -123,6 +126,33 @@ def _make_instruction_note(instruction: Instruction, *, new: bool) -> ContextNot
 def _make_removed_note(source: str) -> ContextNote:
     text = wrap_reminder(f"The instructions from {source} no longer apply: the file was removed.")
     return ContextNote(text=text, about={"instruction": {"source": source}})
+
+
+def make_plan_note(
+    history: Sequence[MessageWithParts], prompt: UserMessage, path: str, *, exists: bool
+) -> ContextNote | None:
+    """Return the note on the plan file that a prompt needs, or None. `history` is what came before the prompt."""
+    # A summary cuts off earlier notes, so its agent counts as the last one. But it has done no work that another agent takes over.
+    answers = [message.info for message in history if isinstance(message.info, AssistantMessage)]
+    last_agent = answers[-1].agent if answers else None
+    working_agent = next((answer.agent for answer in reversed(answers) if not answer.summary), None)
+    if prompt.agent == PLAN_AGENT and last_agent != PLAN_AGENT:
+        state = "It exists: read it, and go on from it." if exists else "It does not exist yet: create it."
+        text = read_text("plan_file").replace("{path}", path).replace("{state}", state)
+        return ContextNote(text=wrap_reminder(text), about={PLAN_KEY: "plan"})
+    if prompt.agent != PLAN_AGENT and working_agent == PLAN_AGENT and exists:
+        instruction = f"A plan file exists at {path}. You should execute on the plan defined within it"
+        text = f"{read_text('build_switch')}\n\n{instruction}"
+        return ContextNote(text=wrap_reminder(text), about={PLAN_KEY: "build"})
+    return None
+
+
+def has_plan_note(message: MessageWithParts) -> bool:
+    """Return True if the prompt already has a note on plans."""
+    return any(
+        isinstance(part, TextPart) and PLAN_KEY in ((part.metadata or {}).get(WEFT_KEY) or {})
+        for part in message.parts
+    )
 
 
 def apply_history_notes(briefing: Briefing, history: Iterable[MessageWithParts]) -> Briefing:

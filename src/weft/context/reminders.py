@@ -1,4 +1,4 @@
-"""Reminders to the model: plan mode, messages sent meanwhile, the last step, a value that is missing (pure)."""
+"""Reminders to the model that are shown and not stored: plan mode, messages sent meanwhile, the last step, a missing value (pure)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -6,14 +6,12 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from weft.context.notes import WEFT_KEY, ContextNote, wrap_reminder
+from weft.context.notes import PLAN_AGENT, wrap_reminder
 from weft.context.system import read_text
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import AnyPart, CompactionPart, Moment, TextPart, ToolPart
 from weft.provider.contract import ModelMessage, TextContent, UserModelMessage
-
-PLAN_AGENT = "plan"
 
 
 class ReminderState(Struct, frozen=True, kw_only=True):
@@ -106,35 +104,7 @@ def with_last_step(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]
     return (*messages, UserModelMessage(content=(notice,)))
 
 
-# --- with plan files ---
-
-
-def make_plan_note(
-    history: Sequence[MessageWithParts], prompt: UserMessage, path: str, *, exists: bool
-) -> ContextNote | None:
-    """Return the note on the plan file that a prompt needs, or None. `history` is what came before the prompt."""
-    # A summary cuts off earlier notes, so its agent counts as the last one. But it has done no work that another agent takes over.
-    answers = [message.info for message in history if isinstance(message.info, AssistantMessage)]
-    last_agent = answers[-1].agent if answers else None
-    working_agent = next((answer.agent for answer in reversed(answers) if not answer.summary), None)
-    if prompt.agent == PLAN_AGENT and last_agent != PLAN_AGENT:
-        state = "It exists: read it, and go on from it." if exists else "It does not exist yet: create it."
-        text = read_text("plan_file").replace("{path}", path).replace("{state}", state)
-        return ContextNote(text=wrap_reminder(text), about={"reminder": "plan"})
-    if prompt.agent != PLAN_AGENT and working_agent == PLAN_AGENT and exists:
-        instruction = f"A plan file exists at {path}. You should execute on the plan defined within it"
-        text = f"{read_text('build_switch')}\n\n{instruction}"
-        return ContextNote(text=wrap_reminder(text), about={"reminder": "build"})
-    return None
-
-
-def has_plan_note(message: MessageWithParts) -> bool:
-    """Return True if the prompt already has a note on plans."""
-    return any(
-        isinstance(part, TextPart) and "reminder" in ((part.metadata or {}).get(WEFT_KEY) or {})
-        for part in message.parts
-    )
-
+# --- a value that is missing ---
 
 # The tool that a model calls to hand over a value.
 VALUE_TOOL: Final = "StructuredOutput"

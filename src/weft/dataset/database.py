@@ -1,10 +1,14 @@
-"""The database that holds sessions as tables. It is filled from a store, and only what changed is read again."""
+"""The database that holds sessions as tables. It is filled from a store, and only what changed is read again.
 
+`refresh_from_reader` blocks, for commands. `refresh_from_store` is for an `Api`.
+"""
+
+import asyncio
 import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
@@ -23,11 +27,17 @@ from weft.dataset.tables import (
 )
 from weft.errors import IndexFailedError
 from weft.host.files import make_directory
-from weft.model.ids import ProjectID, SessionID
+from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.session import SessionInfo
 from weft.model.wire import encode
 from weft.permission.audit import read_line
+from weft.permission.storage import RECORDS, log_key
+from weft.store.contract import Store
+from weft.store.reader import StoreReader
+
+# Called with how many sessions were read, and how many there are to read.
+Progress = Callable[[int, int], None]
 
 # It is part of the file's name: a version that stores other columns starts a new file.
 DATASET_VERSION: Final = 1
@@ -36,6 +46,8 @@ CANNOT_WRITE: Final = ("readonly", "unable to open", "disk I/O error", "disk is 
 MAX_BLAME_RESULTS: Final = 2000
 BLAME_BATCH: Final = 500
 BUSY_SECONDS: Final = 10.0
+# A step may take this long without a change of its session.
+RECENT_MS: Final = 10 * 60 * 1000
 _SQL_TYPES: Final[dict[Kind, str]] = {
     "text": "TEXT",
     "integer": "INTEGER",
@@ -44,6 +56,8 @@ _SQL_TYPES: Final[dict[Kind, str]] = {
     "json": "TEXT",
     "boolean": "INTEGER",
 }
+# What is stored beside the audit logs.
+_NOT_LOGS: Final = frozenset({"requests", "grants", "end"})
 _EXACT: Final = Context(prec=200)
 _OF_A_SESSION: Final = ("prompts", "steps", "calls", "files", "marks")
 _COSTS_SQL: Final = """
@@ -310,6 +324,55 @@ def _make_mark(session: SessionInfo) -> str:
 
 def _mark_log(lines: Sequence[bytes]) -> str:
     return f"{len(lines)} {hashlib.sha256(lines[-1] if lines else b'').hexdigest()}"
+
+
+# --- bringing it up to date ---
+
+
+def refresh_from_reader(
+    dataset: Dataset,
+    reader: StoreReader,
+    project: ProjectID | None,
+    progress: Progress = lambda _done, _total: None,
+) -> None:
+    """Read what changed since the last time, of one project or of all."""
+    sessions = reader.list_sessions(project)
+    dataset.keep_only([session.id for session in sessions], project)
+    stale = dataset.find_stale(sessions, reader.list_running())
+    for number, session in enumerate(stale):
+        progress(number, len(stale))
+        dataset.put_session(session, reader.list_messages(session.id))
+    for log in reader.list_logs((RECORDS,)):
+        if (found := _find_logged_project(log)) is not None and _is_selected_log(found, project):
+            dataset.put_permissions(found, reader.read_log(log_key(found)))
+
+
+async def refresh_from_store(dataset: Dataset, store: Store, project: ProjectID | None, *, now: int) -> None:
+    """Read what changed since the last time, of one project or of all. A session that changed a moment ago may be running."""
+    sessions = await store.list_sessions(project)
+    await asyncio.to_thread(dataset.keep_only, [session.id for session in sessions], project)
+    recent = {session.id for session in sessions if session.time.updated > now - RECENT_MS}
+    for session in await asyncio.to_thread(dataset.find_stale, sessions, recent):
+        history = await store.list_messages(session.id)
+        await asyncio.to_thread(dataset.put_session, session, history)
+    for log in await store.list_logs((RECORDS,)):
+        if (found := _find_logged_project(log)) is not None and _is_selected_log(found, project):
+            lines = await store.read_log(log_key(found))
+            await asyncio.to_thread(dataset.put_permissions, found, lines)
+
+
+def _find_logged_project(log: tuple[str, ...]) -> ProjectID | None:
+    """Return the project whose audit log this is, None if it is another record."""
+    match log:
+        case (_, name) if name not in _NOT_LOGS:
+            return ProjectID(name)
+        case _:
+            return None
+
+
+def _is_selected_log(found: ProjectID, project: ProjectID | None) -> bool:
+    """Return True for the log of a project. Directories without a project have a log each, and share the project `global`."""
+    return project in (None, found) or (project == GLOBAL_PROJECT and found.startswith(f"{GLOBAL_PROJECT}-"))
 
 
 # --- exact numbers ---

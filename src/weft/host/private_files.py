@@ -1,14 +1,12 @@
-"""Temporary files, files with secrets, and the birth time of files."""
+"""Temporary files and files with secrets: only their owner may read them."""
 
 import asyncio
 import os
 import secrets
 import stat
-import struct
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
 
 from weft.errors import ConfigError
 from weft.host.files import FILE_MODE, make_directory
@@ -77,31 +75,3 @@ def _create_secret(path: str) -> None:
             os.unlink(path)
     finally:
         os.unlink(temp)
-
-
-_AT_FDCWD: Final = -100
-_NO_FOLLOW: Final = 0x100
-_BIRTH_TIME: Final = 0x800
-# The kernel's structure has 256 bytes. It begins with the fields that are known.
-_STATX_BYTES: Final = 256
-_STATX_BIRTH: Final = 80  # where the time of creation is, as seconds and nanoseconds
-
-
-def find_birth_time(path: bytes) -> int | None:
-    """Return when a file was created, in ns since 1970, without following a link; None if that is unknown."""
-    birth: object = getattr(os.lstat(path), "st_birthtime", None)
-    if isinstance(birth, float):
-        return int(birth * 1_000_000_000)
-    import ctypes  # noqa: PLC0415  slow to import, and few files are asked for it
-
-    try:
-        statx = ctypes.CDLL(None, use_errno=True).statx
-    except (OSError, AttributeError):
-        return None
-    status = ctypes.create_string_buffer(_STATX_BYTES)
-    failed = statx(_AT_FDCWD, ctypes.c_char_p(path), _NO_FOLLOW, _BIRTH_TIME, status)
-    (known,) = struct.unpack_from("=I", status)
-    if failed or not known & _BIRTH_TIME:
-        return None
-    seconds, nanoseconds = struct.unpack_from("=qI", status, _STATX_BIRTH)
-    return int(seconds) * 1_000_000_000 + int(nanoseconds)

@@ -6,9 +6,15 @@ from weft.blame.history import BlameSource
 from weft.blame.report import blame_file, locate_file, read_file_log
 from weft.context.pieces import add_up, to_pieces
 from weft.context.tokens import find_usable_tokens
-from weft.dataset.database import IN_MEMORY, Dataset, dataset_path
+from weft.dataset.database import (
+    IN_MEMORY,
+    Dataset,
+    Progress,
+    dataset_path,
+    refresh_from_reader,
+    refresh_from_store,
+)
 from weft.dataset.query import run_query
-from weft.dataset.refresh import Progress, refresh_from_reader, refresh_from_store
 from weft.host.paths import paths_from
 from weft.local.preview import from_runtime, preview_request
 from weft.local.reader import SessionReader

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from weft.config.provider_schema import McpLocalConfig, McpOAuthConfig, McpRemoteConfig, McpServerConfig
+from weft.config.schema import McpLocalConfig, McpOAuthConfig, McpRemoteConfig, McpServerConfig
 from weft.errors import ConflictError, InvalidInputError
 from weft.host.machine import open_browser
 from weft.host.tasks import open_tasks

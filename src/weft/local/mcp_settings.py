@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from weft.config.provider_schema import McpServerConfig
-from weft.config.schema import Config
+from weft.config.schema import Config, McpServerConfig
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
 from weft.tool.mcp.contract import CALL_TIMEOUT_SECONDS, CALLBACK_PORT, START_WAIT_SECONDS
 

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from weft.api import Api
 from weft.bus import Bus
 from weft.config.check import check_config, find_nearest
-from weft.config.defaults import get_plugin_name
 from weft.config.layer import ConfigOrigin, ConfigProblems, make_layer
-from weft.config.load import LoadedConfig, load_config
+from weft.config.load import LoadedConfig, get_plugin_name, load_config
 from weft.config.schema import Config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, CursorLostError, DeadlineError, UnsupportedError

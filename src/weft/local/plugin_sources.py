@@ -10,9 +10,8 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from weft.config.defaults import get_plugin_name
 from weft.config.flags import read_flags
-from weft.config.load import LoadedConfig
+from weft.config.load import LoadedConfig, get_plugin_name
 from weft.config.schema import PluginsConfig
 from weft.config.sources import ConfigDirectory, ConfigScope, list_sources
 from weft.config.trust import list_tools

@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from weft.context.notes import ContextNote, apply_history_notes, list_notes
-from weft.context.reminders import has_plan_note, make_plan_note
+from weft.context.notes import ContextNote, apply_history_notes, has_plan_note, list_notes, make_plan_note
 from weft.context.system import Briefing
 from weft.context.tokens import find_request_limit, project_tokens
 from weft.context.view import View

@@ -64,9 +64,9 @@ from weft.worktree.repository import (
     find_worktree,
     list_worktrees,
     lock_worktree,
+    read_state,
 )
 from weft.worktree.scratch import remove_dead_scratches
-from weft.worktree.state import read_state
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.run.runner import Runner

@@ -25,14 +25,16 @@ from weft.trust.records import TrustRecords
 from weft.worktree.repository import (
     Worktree,
     WorktreeRepository,
+    commit_state,
     create_worktree,
+    discard_worktree,
     find_worktree,
     get_repository,
     list_worktrees,
     lock_worktree,
+    read_state,
     to_slug,
 )
-from weft.worktree.state import commit_state, discard_worktree, read_state
 
 
 class EnteredWorktree(Struct, frozen=True, kw_only=True):

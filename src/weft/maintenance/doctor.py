@@ -1,4 +1,7 @@
-"""Examine the machine, the configuration and a store, without changing anything."""
+"""Examine the machine, the configuration and a store, without changing anything.
+
+The known problems of a store, with their consequences and repairs, are values above the code that looks for them.
+"""
 
 import os
 from collections import Counter
@@ -11,29 +14,6 @@ from weft.errors import DamagedStoreError, WeftError
 from weft.host.files import try_lock
 from weft.host.git import Plumbing
 from weft.maintenance.environment import DoctorInput, examine_configuration, examine_environment
-from weft.maintenance.findings import (
-    AREA,
-    BAD_INDEX,
-    BAD_REFERENCES,
-    DAMAGED_DATABASE,
-    DUPLICATE_SESSIONS,
-    INTERRUPTED_RUNS,
-    LARGE_DOCUMENTS,
-    LARGE_TREE,
-    LEFTOVER_FILES,
-    MISPLACED,
-    NEWER_OPENCODE,
-    NOT_DOCUMENTS,
-    OLD_FORMAT,
-    ORPHANED_RECORDS,
-    PARENT_MISSING,
-    RUNS_WITHOUT_SESSION,
-    SESSION_MISSING,
-    UNFINISHED,
-    UNLABELLED_BUNDLES,
-    UNREADABLE,
-    to_findings,
-)
 from weft.maintenance.migrate import CopyProgress
 from weft.maintenance.project_repair import find_misfiled, read_overview_now
 from weft.maintenance.verify import VerifyResult, verify_store
@@ -49,11 +29,159 @@ from weft.store.maintenance import StoreMaintenance
 from weft.store.reader import StoreReader
 from weft.store.url import store_exists
 
-PROJECT_AREA = "projects"
-SNAPSHOT_AREA = "undo"
+STORE_AREA: Final = "store"
+PROJECT_AREA: Final = "projects"
+SNAPSHOT_AREA: Final = "undo"
 NEARLY_FULL = 0.8
 # By then every running write has ended.
 IDLE_MS = 10 * 60 * 1000
+
+# --- known problems of a store ---
+
+FIX: Final = "weft doctor --fix"
+GC: Final = "weft storage gc"
+
+UNREADABLE: Final = DoctorFinding(
+    severity="problem",
+    area=STORE_AREA,
+    what="documents that cannot be read: {}",
+    means="they are skipped, and hide nothing else; --fix moves them to .weft/backup, where you can inspect them, "
+    "and rebuilds a session whose own document is lost from its messages",
+    repair=FIX,
+    cure="lay-aside",
+)
+DAMAGED_DATABASE: Final = DoctorFinding(
+    severity="problem",
+    area=STORE_AREA,
+    what="",
+    means="much of it cannot be read, and nothing changes it any more; --fix moves the file aside and copies what can be read into a "
+    "new one. End every other weft first",
+    repair=FIX,
+    cure="salvage",
+)
+NOT_DOCUMENTS: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="files among the documents that are not documents: {}",
+    means="weft ignores them; OpenCode takes them for documents and fails",
+    repair="move them to another directory",
+)
+DUPLICATE_SESSIONS: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="sessions recorded in two projects: {}",
+    means="a move was interrupted; the document that changed last counts",
+    repair=FIX,
+    cure="unite",
+)
+MISPLACED: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="documents whose content contradicts their path: {}",
+    means="the path counts; they may have been copied by hand",
+)
+PARENT_MISSING: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="sessions whose parent is gone: {}",
+    means="no list shows them, because lists show top-level sessions only",
+    repair=FIX,
+    cure="uproot",
+)
+BAD_REFERENCES: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="references to something missing, or impossible times: {}",
+    means="everything is readable, but what it refers to is missing",
+)
+SESSION_MISSING: Final = DoctorFinding(
+    severity="problem",
+    area=STORE_AREA,
+    what="messages whose session is lost: {}",
+    means="the messages exist but cannot be opened; --fix rebuilds the session from them",
+    repair=FIX,
+    cure="rebuild",
+)
+ORPHANED_RECORDS: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="parts, diffs and todos whose owner is gone: {}",
+    means="OpenCode leaves them behind when it deletes; they only take up space",
+    repair=GC,
+)
+UNFINISHED: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="writes that a process did not finish: {}",
+    means="the next write to the same session finishes confirmed changes and removes the rest",
+    repair=FIX,
+    cure="recover",
+)
+LEFTOVER_FILES: Final = DoctorFinding(
+    severity="note",
+    area=STORE_AREA,
+    what="leftover files: {}",
+    means="they do no harm",
+    repair=GC,
+)
+LARGE_DOCUMENTS: Final = DoctorFinding(
+    severity="note",
+    area=STORE_AREA,
+    what="summaries that contain whole files: {}",
+    means="they slow down reading and take up space",
+    repair="weft storage gc --compact-summaries",
+)
+INTERRUPTED_RUNS: Final = DoctorFinding(
+    severity="note",
+    area=STORE_AREA,
+    what="runs that were interrupted: {}",
+    means="they are settled the next time weft is opened in their directory",
+    repair="weft run --session ID",
+)
+RUNS_WITHOUT_SESSION: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="interrupted runs of sessions that no longer exist: {}",
+    means="opening weft, or --fix, removes the trace of the run",
+    repair=FIX,
+    cure="drop-lease",
+)
+BAD_INDEX: Final = DoctorFinding(
+    severity="warning",
+    area="index",
+    what="the index of sessions cannot be used",
+    means="search and statistics are slow until it is rebuilt; it holds nothing that the store does not",
+    repair=FIX,
+    cure="unindex",
+)
+UNLABELLED_BUNDLES: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="bundles in the trash that no command can restore: {}",
+    means="their label is missing or unreadable; `tree` contains their files at the paths they had in the store",
+    repair="move the files below `tree` back by hand, or remove the bundle",
+)
+OLD_FORMAT: Final = DoctorFinding(
+    severity="note",
+    area=STORE_AREA,
+    what="the store has an older format",
+    means="it is upgraded, and the originals are backed up, the next time it is opened",
+    repair="weft session list",
+)
+NEWER_OPENCODE: Final = DoctorFinding(
+    severity="warning",
+    area=STORE_AREA,
+    what="OpenCode 1.2 or later keeps its sessions in {}, which weft does not use",
+    means="they are neither shown nor changed here; importing copies them and leaves the database as it is",
+    repair="weft import --from opencode-sqlite {}",
+)
+LARGE_TREE: Final = DoctorFinding(
+    severity="note",
+    area=STORE_AREA,
+    what="the tree has {} sessions",
+    means="a database lists and searches that many several times faster; migrating copies them, and leaves the tree as it is",
+    repair="weft storage migrate {} {}",
+)
 
 # `orphan` is not here: the leftovers tell more about orphans.
 FAULT_FINDINGS: Final[dict[FaultKind, DoctorFinding]] = {
@@ -65,12 +193,14 @@ FAULT_FINDINGS: Final[dict[FaultKind, DoctorFinding]] = {
     "content": BAD_REFERENCES,
 }
 
+# --- examining ---
+
 
 def examine(target: DoctorInput, *, on_progress: CopyProgress = lambda _, __: None) -> list[DoctorFinding]:
     """Examine everything, and return all findings."""
     environment = _examine_area("environment", lambda: examine_environment(target))
     configuration = _examine_area("configuration", lambda: examine_configuration(target))
-    store = _examine_area(AREA, lambda: examine_store(target, on_progress))
+    store = _examine_area(STORE_AREA, lambda: examine_store(target, on_progress))
     # A store that cannot be opened has no index that could be: it is reported once.
     reported = {finding.what for finding in store}
     index = [
@@ -100,7 +230,9 @@ def _examine_area(area: str, look: Callable[[], list[DoctorFinding]]) -> list[Do
 
 def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[DoctorFinding]:
     if not store_exists(target.url):
-        return [DoctorFinding(severity="note", area=AREA, what=f"there is no store at {target.root} yet")]
+        return [
+            DoctorFinding(severity="note", area=STORE_AREA, what=f"there is no store at {target.root} yet")
+        ]
     store = target.open_store()
     # A newer format raises here: we do not judge what we do not know.
     outdated = [OLD_FORMAT] if store.is_outdated() else []
@@ -109,12 +241,12 @@ def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[Doctor
         *_check_newer_home(store.reader),
         *_check_size(store),
         *_examine_area(
-            AREA, lambda: _check_documents(verify_store(store, now=target.now, on_progress=on_progress))
+            STORE_AREA, lambda: _check_documents(verify_store(store, now=target.now, on_progress=on_progress))
         ),
-        *_examine_area(AREA, lambda: _check_leftovers(store, target.now)),
-        *_examine_area(AREA, lambda: to_findings(LARGE_DOCUMENTS, _check_large(store))),
-        *_examine_area(AREA, lambda: _check_dead_runs(store)),
-        *_examine_area(AREA, lambda: to_findings(UNLABELLED_BUNDLES, _check_bundles(store))),
+        *_examine_area(STORE_AREA, lambda: _check_leftovers(store, target.now)),
+        *_examine_area(STORE_AREA, lambda: _to_findings(LARGE_DOCUMENTS, _check_large(store))),
+        *_examine_area(STORE_AREA, lambda: _check_dead_runs(store)),
+        *_examine_area(STORE_AREA, lambda: _to_findings(UNLABELLED_BUNDLES, _check_bundles(store))),
         *_examine_area(PROJECT_AREA, lambda: examine_projects(store.reader)),
     ]
     # A damaged database spoils one check after the other, and one repair mends all of it.
@@ -143,7 +275,7 @@ def _check_documents(result: VerifyResult) -> list[DoctorFinding]:
     return [
         found
         for kind, finding in FAULT_FINDINGS.items()
-        for found in to_findings(
+        for found in _to_findings(
             finding,
             [
                 FindingItem(where=fault.where, reason=fault.reason, session=fault.session)
@@ -162,10 +294,10 @@ def _check_leftovers(store: StoreMaintenance, now: int) -> list[DoctorFinding]:
     lost = [each for each in found if each.kind in ("part", "diff", "todo") and each.session not in sessions]
     idle = store.find_leftovers(before=now - IDLE_MS)
     return [
-        *to_findings(SESSION_MISSING, _to_items(headless)),
-        *to_findings(ORPHANED_RECORDS, _to_items(lost)),
-        *to_findings(UNFINISHED, _to_items(each for each in idle if each.kind in ("temp", "redo"))),
-        *to_findings(
+        *_to_findings(SESSION_MISSING, _to_items(headless)),
+        *_to_findings(ORPHANED_RECORDS, _to_items(lost)),
+        *_to_findings(UNFINISHED, _to_items(each for each in idle if each.kind in ("temp", "redo"))),
+        *_to_findings(
             LEFTOVER_FILES,
             _to_items(
                 each
@@ -175,6 +307,11 @@ def _check_leftovers(store: StoreMaintenance, now: int) -> list[DoctorFinding]:
             ),
         ),
     ]
+
+
+def _to_findings(finding: DoctorFinding, items: list[FindingItem]) -> list[DoctorFinding]:
+    """Return one finding about all items, none if there are no items."""
+    return [replace(finding, what=finding.what.format(len(items)), items=tuple(items))] if items else []
 
 
 def _to_items(leftovers: Iterable[Leftover]) -> list[FindingItem]:
@@ -198,7 +335,7 @@ def _check_dead_runs(store: StoreMaintenance) -> list[DoctorFinding]:
         for lease in abandoned
         if lease.is_orphan
     ]
-    return [*to_findings(INTERRUPTED_RUNS, interrupted), *to_findings(RUNS_WITHOUT_SESSION, orphans)]
+    return [*_to_findings(INTERRUPTED_RUNS, interrupted), *_to_findings(RUNS_WITHOUT_SESSION, orphans)]
 
 
 def _check_bundles(store: StoreMaintenance) -> list[FindingItem]:
@@ -254,7 +391,7 @@ def examine_index(target: DoctorInput) -> list[DoctorFinding]:
     return (
         []
         if broken is None
-        else to_findings(BAD_INDEX, [FindingItem(where=broken.where, reason=broken.reason)])
+        else _to_findings(BAD_INDEX, [FindingItem(where=broken.where, reason=broken.reason)])
     )
 
 

@@ -11,14 +11,16 @@ from itertools import takewhile
 from typing import Any
 
 from weft.context.notes import (
+    PLAN_AGENT,
     WEFT_KEY,
     ContextNote,
     apply_history_notes,
+    has_plan_note,
     list_move_notes,
     list_notes,
     list_resume_notes,
+    make_plan_note,
 )
-from weft.context.reminders import PLAN_AGENT, has_plan_note, make_plan_note
 from weft.context.system import Briefing, Environment
 from weft.errors import DocumentError
 from weft.host.files import make_directory

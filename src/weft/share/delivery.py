@@ -10,8 +10,7 @@ from weft.model.transfer import SessionExport
 from weft.share.contract import ShareContext
 from weft.share.items import SentHashes, hash_item, select_unsent, to_batches, to_items
 from weft.share.records import ShareRecord
-from weft.share.redaction import SessionRedactor
-from weft.share.view import to_shared_view
+from weft.share.view import SessionRedactor, to_shared_view
 from weft.transfer.session_import import pack_session
 
 

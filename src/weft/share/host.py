@@ -16,9 +16,8 @@ from weft.model.wire import encode, from_plain, to_plain
 from weft.share.contract import ShareContext
 from weft.share.items import from_items, name_item
 from weft.share.records import HOSTED_KEY, SECRET_BYTES, ShareRecord, ShareRecords, new_share_id
-from weft.share.redaction import SessionRedactor
 from weft.share.revoke import ShareRevoker
-from weft.share.view import is_busy, to_shared_view
+from weft.share.view import SessionRedactor, is_busy, to_shared_view
 from weft.transfer.session_import import pack_session
 
 SHARE_ID: Final = re.compile(r"[0-9a-f]{40}")

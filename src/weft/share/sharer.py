@@ -65,7 +65,7 @@ class Sharer:
         self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS
     ) -> SharePreview:
         """Return what a share would show and redact, without sending anything."""
-        from weft.share.redaction import to_preview  # noqa: PLC0415  few sessions are shared
+        from weft.share.view import to_preview  # noqa: PLC0415  few sessions are shared
         from weft.transfer.session_import import pack_session  # noqa: PLC0415  few sessions are shared
 
         id = SessionID(check_id("session", session))

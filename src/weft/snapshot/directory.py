@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import stat
+import struct
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,6 +18,13 @@ from weft.snapshot.entry import EXECUTABLE, FILE, LINK, FileEntry, blob_name, li
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# How Linux is asked for the birth time of a file.
+_AT_FDCWD: Final = -100
+_NO_FOLLOW: Final = 0x100
+_BIRTH_TIME: Final = 0x800
+# The kernel's structure has 256 bytes. It begins with the fields that are known.
+_STATX_BYTES: Final = 256
+_STATX_BIRTH: Final = 80  # where the time of creation is, as seconds and nanoseconds
 
 DIRECTORY_MODE: Final = 0o777
 READ_BYTES: Final = 1 << 20
@@ -163,6 +171,26 @@ def find_stat(path: bytes) -> os.stat_result | None:
         return os.lstat(path)
     except OSError:
         return None
+
+
+def find_birth_time(path: bytes) -> int | None:
+    """Return when a file was created, in ns since 1970, without following a link; None if that is unknown."""
+    birth: object = getattr(os.lstat(path), "st_birthtime", None)
+    if isinstance(birth, float):
+        return int(birth * 1_000_000_000)
+    import ctypes  # noqa: PLC0415  slow to import, and few files are asked for it
+
+    try:
+        statx = ctypes.CDLL(None, use_errno=True).statx
+    except (OSError, AttributeError):
+        return None
+    status = ctypes.create_string_buffer(_STATX_BYTES)
+    failed = statx(_AT_FDCWD, ctypes.c_char_p(path), _NO_FOLLOW, _BIRTH_TIME, status)
+    (known,) = struct.unpack_from("=I", status)
+    if failed or not known & _BIRTH_TIME:
+        return None
+    seconds, nanoseconds = struct.unpack_from("=qI", status, _STATX_BIRTH)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)
 
 
 def _read(name: bytes, directory: int, limit: int) -> tuple[FileEntry, bytes, Stamp]:

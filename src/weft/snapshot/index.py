@@ -13,7 +13,7 @@ from weft.errors import GitError
 from weft.host.files import Disk, Stamp, stamp_of
 from weft.host.git import Plumbing
 from weft.model.diff import Tree
-from weft.snapshot.directory import CachedLookup, FilePermissions, SafeDirectory, find_stat
+from weft.snapshot.directory import CachedLookup, FilePermissions, SafeDirectory, find_birth_time, find_stat
 from weft.snapshot.entry import FileEntry, is_same, list_parents
 from weft.snapshot.objects import ObjectStore, SnapshotsFullError
 
@@ -452,8 +452,6 @@ class Scanner:
 
 def _is_older(path: bytes, than: int) -> bool:
     """Return True if the file was neither created nor modified since then."""
-    from weft.host.private_files import find_birth_time  # noqa: PLC0415  few snapshots look at a file so closely
-
     status = find_stat(path)
     return status is not None and status.st_mtime_ns < than and (find_birth_time(path) or 0) < than
 

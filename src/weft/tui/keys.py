@@ -1,11 +1,11 @@
 """Key bindings of the full screen, from `keybinds` of the configuration (pure).
 
 The actions and their names are OpenCode's; `OWN_KEYS` has those that OpenCode does not know. A binding is a list of keys,
-separated by commas; `<leader>` stands for the leader key, and `none` for no key.
+separated by commas; `<leader>` stands for the leader key, and `none` for no key. `KeyActions` carries out what they are bound to.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 # How keys are called in configuration files, and in Textual.
 _NAMES: Final = {
@@ -183,3 +183,11 @@ class KeyMap:
     def describe(self, action: str) -> str:
         """Return the keys of an action as a person would say them, or an empty text."""
         return ", ".join(self._keys.get(action, ()))
+
+
+class KeyActions(Protocol):
+    """What keys do: `run` carries out an action by name, `browse` handles a key of the transcript if it means something."""
+
+    def run(self, action: str) -> None: ...
+
+    def browse(self, key: str) -> bool: ...

@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from weft.errors import ConflictError, InvalidInputError, NotFoundError
 from weft.worktree.git import EXECUTABLE_MODE, LINK_MODE, TreeDifference, WorktreeGit
-from weft.worktree.repository import MERGED_PREFIX, Worktree, WorktreeRepository
-from weft.worktree.state import commit_state
+from weft.worktree.repository import MERGED_PREFIX, Worktree, WorktreeRepository, commit_state
 
 MAX_LISTED_PATHS = 10
 SHORT_ID_LENGTH = 12

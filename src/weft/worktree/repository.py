@@ -1,23 +1,28 @@
-"""List, create and lock the worktrees of a project. Names and locations are those of OpenCode."""
+"""List, create, lock and discard the worktrees of a project, and read what was done in one and whether it exists anywhere else.
+
+Names and locations are those of OpenCode.
+"""
 
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
-from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
+from weft.errors import ConflictError, DirectoryError, GitError, InvalidInputError, NotFoundError
 from weft.host.files import make_directory, try_lock
 from weft.host.paths import Paths
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, check_file_name
 from weft.model.session import make_slug
+from weft.project.checkout import read_text
 from weft.worktree.git import GitCheckout, WorktreeGit
 
 BRANCH_PREFIX = "opencode/"
 # Refs that name what was last merged from a worktree. They are not branches, and protect it from garbage collection.
 MERGED_PREFIX = "refs/weft/merged/"
 MAX_NAME_ATTEMPTS = 26
+MAX_ATTRIBUTES_BYTES = 1 << 20
 MAKE_HINT = 'weft run --worktree "…" makes one'
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -150,6 +155,16 @@ def _list_candidates(name: str | None, random: Callable[[int], bytes]) -> Iterat
     yield from (f"{base}-{make_slug(random)}" for _ in range(MAX_NAME_ATTEMPTS - 1))
 
 
+def list_hints(worktree: Worktree) -> list[str]:
+    """Return hints about what a new checkout lacks."""
+    hints = []
+    if os.path.exists(os.path.join(worktree.directory, ".gitmodules")):
+        hints.append("submodules are empty in it: git submodule update --init")
+    if "filter=lfs" in read_text(os.path.join(worktree.directory, ".gitattributes"), MAX_ATTRIBUTES_BYTES):
+        hints.append("large files (Git LFS) that were never fetched are pointers in it: git lfs pull")
+    return hints
+
+
 @contextmanager
 def lock_worktree(repository: WorktreeRepository, worktree: Worktree) -> Iterator[None]:
     """Use a worktree exclusively: for a session, to merge or to remove it. Raise `ConflictError` if it is in use.
@@ -166,3 +181,80 @@ def lock_worktree(repository: WorktreeRepository, worktree: Worktree) -> Iterato
                 "worktree", worktree.name, "is in use", hint="a session works in it, or it is being merged"
             )
         yield
+
+
+# --- what was done in a worktree ---
+
+
+class WorktreeState(Struct, frozen=True, kw_only=True):
+    """`changed` paths are not committed, `ahead` commits are in no other branch.
+
+    `merged` means that everything in it was merged, `missing` that its files are gone.
+    """
+
+    changed: tuple[str, ...] = ()
+    ahead: int = 0
+    merged: bool = False
+    missing: bool = False
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.changed or self.ahead)
+
+    @property
+    def is_safe(self) -> bool:
+        """True if removing the worktree loses nothing."""
+        return self.merged or not self.has_work
+
+
+def read_state(repository: WorktreeRepository, worktree: Worktree) -> WorktreeState:
+    """Return the state of a worktree."""
+    if not os.path.exists(os.path.join(worktree.directory, ".git")):
+        return WorktreeState(missing=True)
+    git = repository.inside(worktree)
+    changed = tuple(git.list_changed())
+    head = git.find_commit()  # None if its branch was deleted
+    base = repository.checkouts.find_commit() or "HEAD"
+    ahead = 0 if head is None or _is_in_other_branch(git, head, worktree) else git.count_ahead(head, base)
+    return WorktreeState(changed=changed, ahead=ahead, merged=_is_merged(git, worktree))
+
+
+def _is_in_other_branch(git: WorktreeGit, head: str, worktree: Worktree) -> bool:
+    """Return True if another branch contains the commit."""
+    return any(name != f"refs/heads/{worktree.branch}" for name in git.list_branches_containing(head))
+
+
+def _is_merged(git: WorktreeGit, worktree: Worktree) -> bool:
+    """Return True if nothing changed since the last merge."""
+    last = git.find_commit(MERGED_PREFIX + worktree.name)
+    return last is not None and git.get_tree(last) == git.capture(untracked=True)
+
+
+def commit_state(repository: WorktreeRepository, worktree: Worktree) -> str:
+    """Commit everything in the worktree without a branch. It can be restored until git drops it."""
+    git = repository.inside(worktree)
+    head = git.find_commit()
+    tree = git.capture(untracked=True)
+    last = git.find_commit(MERGED_PREFIX + worktree.name)
+    if last is None and head is not None and tree == git.get_tree(head):
+        return head
+    if head is None and last is None:
+        raise ConflictError(
+            "worktree",
+            worktree.name,
+            f"cannot be merged: its branch {worktree.branch} was deleted",
+            hint=f"its files are in {worktree.directory}",
+        )
+    parents = [commit for commit in (head, last) if commit is not None]
+    return git.commit_tree(tree, *parents, message=f"worktree {worktree.name}")
+
+
+def discard_worktree(repository: WorktreeRepository, worktree: Worktree) -> str:
+    """Remove a worktree, its branch and its merge ref. Return a commit with all unmerged work, "" if there is none."""
+    state = read_state(repository, worktree)
+    saved_commit = "" if state.missing or not state.has_work else commit_state(repository, worktree)
+    repository.checkouts.remove(worktree.directory)
+    for ref in (f"refs/heads/{BRANCH_PREFIX}{worktree.name}", f"{MERGED_PREFIX}{worktree.name}"):
+        with suppress(GitError):  # it does not exist
+            repository.checkouts.delete_ref(ref)
+    return saved_commit

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from weft.client.address import Address, resolve_address
-from weft.client.errors import to_error
+from weft.client.http import to_error
 from weft.errors import (
     ConfigError,
     InvalidInputError,

@@ -9,8 +9,7 @@ import pytest
 
 from weft.config.layer import ConfigOrigin
 from weft.config.load import LoadedConfig, load_config
-from weft.config.provider_schema import McpLocalConfig
-from weft.config.schema import AgentConfig, CommandConfig, CompactionConfig
+from weft.config.schema import AgentConfig, CommandConfig, CompactionConfig, McpLocalConfig
 from weft.errors import ConfigError
 
 

@@ -1,13 +1,21 @@
-"""Notes on what changed since the briefing: written, read back, and never repeated."""
+"""Notes on what changed since the briefing, and on the plan file: written, read back, and never repeated."""
 
 from hypothesis import given
 from hypothesis import strategies as some
 
-from given.conversation import assistant_message, text, user_message
-from weft.context.notes import WEFT_KEY, ContextNote, apply_history_notes, list_notes
-from weft.context.system import Briefing, Environment
+from given.conversation import assistant_message, text, user_message, with_agent
+from weft.context.notes import (
+    WEFT_KEY,
+    ContextNote,
+    apply_history_notes,
+    has_plan_note,
+    list_notes,
+    make_plan_note,
+    wrap_reminder,
+)
+from weft.context.system import Briefing, Environment, read_text
 from weft.model.agent import Instruction
-from weft.model.message import MessageWithParts
+from weft.model.message import MessageWithParts, UserMessage
 
 PLACE = Environment(directory="/work", git=True, platform="linux", today="Sun Nov 15 2026")
 
@@ -105,3 +113,56 @@ def test_the_notes_together_describe_the_current_state(bases: list[Briefing]) ->
         assert list_notes(known, found) == []
         assert known.environment == found.environment
         assert set(known.instructions) == set(found.instructions)
+
+
+# --- the plan file ---
+
+
+def note_plan(history: list[MessageWithParts], agent: str, *, exists: bool) -> str | None:
+    prompt = with_agent(agent, user_message("msg_9", 9)).info
+    assert isinstance(prompt, UserMessage)
+    found = make_plan_note(history, prompt, "/checkout/.opencode/plans/1-a.md", exists=exists)
+    return None if found is None else found.text
+
+
+def test_the_plan_agent_is_told_how_to_plan_and_where_the_plan_is() -> None:
+    noted = note_plan([], "plan", exists=False)
+
+    assert noted is not None
+    assert "The plan file: /checkout/.opencode/plans/1-a.md\nIt does not exist yet: create it." in noted
+    assert "`plan_exit`" in noted
+    assert "read it, and go on from it" in (note_plan([], "plan", exists=True) or "")
+
+
+def test_the_plan_note_is_not_repeated_unless_a_compaction_removed_it() -> None:
+    planning = [
+        with_agent("plan", user_message("msg_1", 1)),
+        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
+    ]
+    summed_up = [*planning, with_agent("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
+
+    assert note_plan(planning, "plan", exists=True) is None
+    assert note_plan(summed_up, "plan", exists=True) is not None
+
+
+def test_the_build_agent_is_told_where_the_plan_is() -> None:
+    planned = [
+        with_agent("plan", user_message("msg_1", 1)),
+        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
+    ]
+    summed_up = [*planned, with_agent("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
+    expected = wrap_reminder(
+        read_text("build_switch")
+        + "\n\nA plan file exists at /checkout/.opencode/plans/1-a.md. You should execute on the plan defined within it"
+    )
+
+    assert note_plan(planned, "build", exists=True) == expected
+    assert note_plan(summed_up, "build", exists=True) == expected
+    assert note_plan(planned, "build", exists=False) is None
+    assert note_plan([], "build", exists=True) is None
+
+
+def test_a_plan_note_is_recognised_in_a_prompt() -> None:
+    noted = user_message("msg_1", 1, text("msg_1", "x", metadata={WEFT_KEY: {"reminder": "plan"}}))
+
+    assert (has_plan_note(user_message("msg_1", 1)), has_plan_note(noted)) == (False, True)

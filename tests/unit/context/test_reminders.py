@@ -1,16 +1,16 @@
-"""Reminders on plans, on messages sent during a run, and on the last step; none changes once it was shown."""
+"""Reminders on plan mode, on messages sent during a run, and on the last step; none changes once it was shown."""
 
 from hypothesis import given
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from given.conversation import assistant_message, text, tool_part, user_message
-from weft.context.notes import WEFT_KEY, wrap_reminder
-from weft.context.reminders import add_reminders, has_plan_note, make_plan_note, with_last_step
+from given.conversation import assistant_message, text, tool_part, user_message, with_agent
+from weft.context.notes import wrap_reminder
+from weft.context.reminders import add_reminders, with_last_step
 from weft.context.system import read_text
 from weft.model.failure import aborted_failure
 from weft.model.ids import MessageID
-from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
+from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts
 from weft.model.part import CompactionPart, TextPart
 from weft.provider.contract import (
     AssistantModelMessage,
@@ -28,14 +28,6 @@ stop that
 
 Please address this message and continue with your tasks.
 </system-reminder>"""
-
-
-def with_agent(agent: str, message: MessageWithParts) -> MessageWithParts:
-    match message.info:
-        case UserMessage() as info:
-            return replace(message, info=replace(info, agent=agent))
-        case AssistantMessage() as info:
-            return replace(message, info=replace(info, agent=agent, mode=agent))
 
 
 def with_end(message: MessageWithParts, until: int | None) -> MessageWithParts:
@@ -180,56 +172,3 @@ def test_how_a_message_is_shown_does_not_depend_on_later_messages(
     whole = add_reminders(history, plan_files=plan_files)
 
     assert add_reminders(history[:cut], plan_files=plan_files) == whole[:cut]
-
-
-# --- with plan files ---
-
-
-def note(history: list[MessageWithParts], agent: str, *, exists: bool) -> str | None:
-    prompt = with_agent(agent, user_message("msg_9", 9)).info
-    assert isinstance(prompt, UserMessage)
-    found = make_plan_note(history, prompt, "/checkout/.opencode/plans/1-a.md", exists=exists)
-    return None if found is None else found.text
-
-
-def test_the_plan_agent_is_told_how_to_plan_and_where_the_plan_is() -> None:
-    noted = note([], "plan", exists=False)
-
-    assert noted is not None
-    assert "The plan file: /checkout/.opencode/plans/1-a.md\nIt does not exist yet: create it." in noted
-    assert "`plan_exit`" in noted
-    assert "read it, and go on from it" in (note([], "plan", exists=True) or "")
-
-
-def test_the_plan_reminder_is_not_repeated_unless_a_compaction_removed_it() -> None:
-    planning = [
-        with_agent("plan", user_message("msg_1", 1)),
-        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
-    ]
-    summed_up = [*planning, with_agent("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
-
-    assert note(planning, "plan", exists=True) is None
-    assert note(summed_up, "plan", exists=True) is not None
-
-
-def test_the_build_agent_is_told_where_the_plan_is() -> None:
-    planned = [
-        with_agent("plan", user_message("msg_1", 1)),
-        with_agent("plan", assistant_message("msg_2", 2, "msg_1")),
-    ]
-    summed_up = [*planned, with_agent("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
-    expected = wrap_reminder(
-        read_text("build_switch")
-        + "\n\nA plan file exists at /checkout/.opencode/plans/1-a.md. You should execute on the plan defined within it"
-    )
-
-    assert note(planned, "build", exists=True) == expected
-    assert note(summed_up, "build", exists=True) == expected
-    assert note(planned, "build", exists=False) is None
-    assert note([], "build", exists=True) is None
-
-
-def test_a_plan_reminder_is_recognised_in_a_prompt() -> None:
-    noted = user_message("msg_1", 1, text("msg_1", "x", metadata={WEFT_KEY: {"reminder": "plan"}}))
-
-    assert (has_plan_note(user_message("msg_1", 1)), has_plan_note(noted)) == (False, True)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from weft.config.provider_schema import ProviderConfig
+from weft.config.schema import ProviderConfig
 from weft.errors import ConfigError, InvalidInputError, ModelNotFoundError, ProviderAuthError
 from weft.model.catalog import (
     CachePrice,

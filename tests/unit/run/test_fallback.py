@@ -24,8 +24,7 @@ from weft.model.session import Retry
 from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.health import COOL_DOWN_MS, LONG_COOL_DOWN_MS
-from weft.provider.registry import ServedModel
+from weft.provider.registry import COOL_DOWN_MS, LONG_COOL_DOWN_MS, ServedModel
 from weft.provider.scripted import AnyMove, End, Fail, Say, ScriptedProvider, UseTool
 from weft.testing.clock import HandClock
 

@@ -38,8 +38,7 @@ from weft.share.items import (
     to_batches,
     to_items,
 )
-from weft.share.redaction import SessionRedactor, to_preview
-from weft.share.view import is_busy, to_shared_view
+from weft.share.view import SessionRedactor, is_busy, to_preview, to_shared_view
 from weft.transfer.redact import Redactor
 
 KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"

@@ -1,17 +1,26 @@
-"""Maintenance of a JSON tree: `StoreMaintenance` and `StoreRepairer` of files."""
+"""Maintenance of a JSON tree: `StoreMaintenance` and `StoreRepairer` of files.
+
+Sizes are counted by kind, project and session, as the paths of the files say. Diffs that contain whole files are found and shrunk.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.errors import IndexFailedError, StoreError
 from weft.host.files import read_file
 from weft.model.damage import Damage
-from weft.model.event import SessionCreated, SessionUpdated
+from weft.model.diff import cap_diffs, is_capped
+from weft.model.event import Durable, MessageUpdated, SessionCreated, SessionDiffed, SessionUpdated
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
+from weft.model.message import AnyMessage
 from weft.model.session import SessionInfo
 from weft.store.chain import DIFF_KEY, TODO_KEY, ChainLines, message_key, part_key
 from weft.store.contract import RootCommit, SessionEditor
@@ -25,24 +34,54 @@ from weft.store.files.inventory import (
     find_misplaced,
     find_orphans,
     list_names,
+    measure_usage,
     take_inventory,
 )
-from weft.store.files.large_diffs import find_large, shrink_large
-from weft.store.files.layout import SUFFIX, session_lock
+from weft.store.files.layout import SUFFIX, Layout, session_lock
 from weft.store.files.leftovers import LeftoverFinder, remove_leftovers
 from weft.store.files.lock import drop_abandoned, list_abandoned
 from weft.store.files.reader import FileReader
-from weft.store.files.sizes import measure_tree
 from weft.store.files.tree import FORMAT, Tree, list_owners
 from weft.store.files.upgrade import upgrade_tree
 from weft.store.findings import AbandonedLease, Fault, LargeDocument, Leftover, RemovedLeftovers, SetAside
-from weft.store.repair import rebuild_session
+from weft.store.repair import rebuild_session, shrink_message
 from weft.store.sizes import REPORT_EVERY, ProgressCallback, SizeCounter, walk_files
 
 CACHE_BYTES = 64 << 20
 # From here on, lists and searches in a database are several times faster than in a tree.
 MANY_SESSIONS = 3_000
 FOREIGN_REASONS = (NOT_A_DOCUMENT, NOT_A_DIRECTORY, NOT_AN_ID)
+# A smaller document cannot contain a diff that exceeds the bounds.
+SUSPECT_BYTES = 64 << 10
+
+# What files count as, by the name of their collection: at the top of the tree, and below `.weft`.
+COLLECTION_KINDS = {
+    "project": "project",
+    "session": "session",
+    "message": "message",
+    "part": "part",
+    "session_diff": "diff",
+    "todo": "todo",
+    "session_share": "kept",
+    "share": "kept",
+    "permission": "kept",
+    "migration": "housekeeping",
+}
+OWN_KINDS = {
+    "growth": "growth",
+    "trash": "trash",
+    "backup": "backups",
+    "kept": "kept",
+    "index": "index",
+    "log": "kept",
+    "lock": "housekeeping",
+    "temp": "housekeeping",
+    "redo": "housekeeping",
+    "run": "housekeeping",
+    "chain": "chain",
+    "upgrade": "housekeeping",
+}
+OTHER_KIND = "other"
 
 
 class FileMaintenance:
@@ -76,7 +115,7 @@ class FileMaintenance:
         return self._inventory.is_there(id)
 
     def measure(self, counter: SizeCounter) -> None:
-        measure_tree(self._layout, self._inventory, counter)
+        _measure_tree(self._layout, self._inventory, counter)
         if self._index is not None:
             for file in walk_files(self._index):
                 counter.add(file.size, kind="index")
@@ -101,7 +140,7 @@ class FileMaintenance:
         return LeftoverFinder(self.reader, self._inventory, before=before).find()
 
     def find_large(self, *, on_progress: ProgressCallback = lambda _: None) -> list[LargeDocument]:
-        return find_large(self.reader, self._inventory, on_progress)
+        return _find_large(self.reader, self._inventory, on_progress)
 
     def find_in_parts(self, pattern: str, *, on_progress: ProgressCallback = lambda _: None) -> set[str]:
         found: set[str] = set()
@@ -173,7 +212,7 @@ class FileRepairer:
         return remove_leftovers(self._backup, leftovers, before=before)
 
     def shrink_large(self, *, on_progress: ProgressCallback = lambda _: None) -> list[LargeDocument]:
-        return shrink_large(self._backup, take_inventory(self._layout), on_progress)
+        return _shrink_large(self._backup, take_inventory(self._layout), on_progress)
 
     def finish_write(self, where: str) -> bool:
         self._backup.recover()
@@ -244,3 +283,110 @@ class FileRepairer:
 
     def drop_lease(self, session: SessionID) -> bool:
         return drop_abandoned(self._layout, self._backup.disk, session)
+
+
+# --- sizes ---
+
+
+def _measure_tree(layout: Layout, inventory: Inventory, counter: SizeCounter) -> None:
+    for file in walk_files(layout.root):
+        session = _find_session(file.words, inventory)
+        project = _find_project(file.words) or next(iter(inventory.sessions.get(session, ())), "")
+        counter.add(file.size, kind=_find_kind(file.words), project=project, session=session)
+
+
+def _find_kind(words: tuple[str, ...]) -> str:
+    match words:
+        case (".weft", collection, *_):
+            return OWN_KINDS.get(collection, OTHER_KIND)
+        case (collection, *_):
+            return COLLECTION_KINDS.get(collection, OTHER_KIND)
+        case _:
+            return OTHER_KIND
+
+
+def _find_session(words: tuple[str, ...], inventory: Inventory) -> str:
+    """Return the existing session that a file belongs to, judged by its path; "" for none."""
+    match words:
+        case ("session", _, name) | ("session_diff" | "todo" | "session_share" | "share", name):
+            found = name.removesuffix(SUFFIX)
+        case ("message", found, _):
+            pass
+        case ("part", message, *_) | (".weft", "growth", message, *_):
+            found = _find_owning_session(message, inventory)
+        case _:
+            return ""
+    return found if found in inventory.sessions else ""
+
+
+def _find_owning_session(message: str, inventory: Inventory) -> str:
+    return next((each for each in inventory.owners.get(message, ()) if each in inventory.sessions), "")
+
+
+def _find_project(words: tuple[str, ...]) -> str:
+    """Return the project that a path names; "" for none."""
+    match words:
+        case ("session", project, _):
+            return project
+        case ("project" | "permission", name):
+            return name.removesuffix(SUFFIX)
+        case _:
+            return ""
+
+
+# --- diffs that contain whole files ---
+
+
+class _Suspect(Struct, frozen=True, kw_only=True):
+    path: str
+    session: SessionID
+    message: MessageID | None = None
+
+
+def _find_large(tree: Tree, inventory: Inventory, on_progress: ProgressCallback) -> list[LargeDocument]:
+    """Return the documents whose diffs exceed the bounds."""
+    return [
+        LargeDocument(where=found.path, bytes=measure_usage(found.path).bytes)
+        for found in _list_suspects(tree, inventory, on_progress)
+        if _cap_diffs(tree, found) is not None
+    ]
+
+
+def _shrink_large(
+    backup: BackupWriter, inventory: Inventory, on_progress: ProgressCallback
+) -> list[LargeDocument]:
+    """Cap the diffs that exceed the bounds, each under the lock of its session."""
+    shrunk: list[LargeDocument] = []
+    for found in _list_suspects(backup.tree, inventory, on_progress):
+        with suppress(FileNotFoundError), backup.holding(session_lock(found.session)) as held:
+            event = _cap_diffs(backup.tree, found)
+            if event is not None:
+                before = measure_usage(found.path).bytes
+                backup.write(held, event)
+                after = measure_usage(found.path).bytes
+                shrunk.append(LargeDocument(where=found.path, bytes=before, after=after))
+    return shrunk
+
+
+def _list_suspects(tree: Tree, inventory: Inventory, on_progress: ProgressCallback) -> Iterator[_Suspect]:
+    for number, session in enumerate(sorted(inventory.sessions)):
+        on_progress(number)
+        id = SessionID(session)
+        if session in inventory.diffs and measure_usage(tree.layout.diff(id)).bytes > SUSPECT_BYTES:
+            yield _Suspect(path=tree.layout.diff(id), session=id)
+        for name in sorted(inventory.messages.get(session, ())):
+            path = tree.layout.message(id, MessageID(name))
+            if measure_usage(path).bytes > SUSPECT_BYTES:
+                yield _Suspect(path=path, session=id, message=MessageID(name))
+
+
+def _cap_diffs(tree: Tree, found: _Suspect) -> Durable | None:
+    """Return the event that caps a document, None if it is small enough or unreadable."""
+    if found.message is None:
+        diffs = tree.list_diff(found.session)
+        return None if is_capped(diffs) else SessionDiffed(session_id=found.session, diff=cap_diffs(diffs))
+    info: AnyMessage | None = tree.documents.find(found.path, AnyMessage)
+    small = None if info is None else shrink_message(info)
+    if small is None:
+        return None
+    return MessageUpdated(info=replace(small, id=found.message, session_id=found.session))

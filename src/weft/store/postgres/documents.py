@@ -1,4 +1,8 @@
-"""Read what a Postgres store holds. Each call is one statement, which sees one state of the database."""
+"""Read what a Postgres store holds. Each call is one statement, which sees one state of the database.
+
+This holds for cached transcripts, too: the statement that fetches the entries that the chain has gained also fetches the messages that
+they name.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -10,7 +14,13 @@ from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.event import PartGrew
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID, check_file_name
-from weft.model.message import AnyMessage, MessageWithParts, message_sort_key, sort_parts
+from weft.model.message import (
+    AnyMessage,
+    MessageWithParts,
+    message_sort_key,
+    replace_messages,
+    sort_parts,
+)
 from weft.model.part import AnyPart
 from weft.model.project import Project
 from weft.model.session import SessionInfo, Todo, TrashBundle
@@ -24,6 +34,7 @@ from weft.store.postgres.batch import DIFF, TODO
 from weft.store.postgres.connection import Database
 from weft.store.postgres.lease import SELECT_OWNER
 from weft.store.rows import SqlDialect, build_session_query, to_ascii, to_integer, to_text
+from weft.store.transcripts import CachedTranscript, ChainHead, TranscriptCache, list_changed_messages
 
 T = TypeVar("T")
 
@@ -38,6 +49,10 @@ DIALECT = SqlDialect(
 
 # A row of a message, of a part, of growth, or of the message before which a page ends.
 MESSAGE_ROW, PART_ROW, GROWTH_ROW, END_ROW = range(4)
+# Rows of a chain: the number and the hash of an entry, and the number and the body.
+HASH_ROW, BODY_ROW = 10, 11
+# The ids of messages in the body of an entry (see `message_key`, `part_key` and `check_file_name`).
+NAMED_MESSAGE = r'"(?:message|part)/([0-9A-Za-z][0-9A-Za-z_.-]*)'
 
 SELECT_MESSAGES = f"""SELECT {MESSAGE_ROW}, session, id, NULL, 0, 0, document FROM {{schema}}.message WHERE session = $1
 UNION ALL SELECT {PART_ROW}, session, message, id, 0, 0, document FROM {{schema}}.part WHERE session = $1
@@ -63,6 +78,17 @@ UNION ALL SELECT {END_ROW}, $1, id, NULL, 0, 0, NULL FROM ending"""
 SELECT_SOME_MESSAGES = f"""WITH chosen AS (SELECT message.session, message.id, message.document
 FROM unnest($1::text[], $2::text[]) AS wanted (session, id) JOIN {{schema}}.message USING (session, id))
 {SELECT_THEIR_PARTS}"""
+SELECT_MESSAGES_AND_HEAD = f"""{SELECT_MESSAGES}
+UNION ALL (SELECT {HASH_ROW}, session, NULL, NULL, number, 0, hash FROM {{schema}}.chain WHERE session = $1
+ORDER BY number DESC LIMIT 1)"""
+SELECT_CHANGED_MESSAGES = f"""WITH gained AS MATERIALIZED (
+SELECT session, number, hash, body FROM {{schema}}.chain WHERE session = $1 AND number >= $3),
+named AS (SELECT (regexp_matches(encode(body, 'escape'), '{NAMED_MESSAGE}', 'g'))[1] AS id FROM gained WHERE number > $3),
+chosen AS (SELECT session, id, document FROM {{schema}}.message WHERE session = $1 AND id = ANY (
+$2::text[] || ARRAY(SELECT message FROM {{schema}}.growth WHERE session = $1) || ARRAY(SELECT DISTINCT id FROM named)))
+{SELECT_THEIR_PARTS}
+UNION ALL SELECT {HASH_ROW}, session, NULL, NULL, number, 0, hash FROM gained
+UNION ALL SELECT {BODY_ROW}, session, NULL, NULL, number, 0, body FROM gained WHERE number > $3"""
 
 SELECT_ABANDONED = """SELECT session FROM {schema}.lease WHERE till < clock_timestamp() AND (
 EXISTS (SELECT FROM {schema}.session WHERE id = lease.session)
@@ -354,3 +380,57 @@ def check_key(kind: str, key: Key) -> list[str]:
     if not key:
         raise InvalidInputError(kind, "it is empty")
     return [check_file_name(kind, word) for word in key]
+
+
+# --- cached transcripts ---
+
+
+async def list_cached_messages(
+    documents: PostgresDocuments, cache: TranscriptCache, session: SessionID
+) -> list[MessageWithParts]:
+    """Return all messages of a session, oldest first. Those that did not change are the same objects as before."""
+    known = cache.find(session)
+    found = None if known is None else await _fetch_changes(documents, session, known)
+    if found is None:
+        known, wanted = None, set[str]()
+        rows = await documents.database.fetch(SELECT_MESSAGES_AND_HEAD, to_ascii(session))
+        head = next((ChainHead(row[4], row[6]) for row in rows if row[0] == HASH_ROW), None)
+    else:
+        head, wanted, rows = found
+    messages = await documents.decode_messages(rows)
+    # The next reading has to find damage again.
+    is_kept = head is not None and _is_complete(rows, messages)
+    growing = frozenset[str](row[2] for row in rows if row[0] == GROWTH_ROW)
+    size = sum(len(row[6]) for row in rows if row[0] in {MESSAGE_ROW, PART_ROW})
+    if known is not None:
+        messages = replace_messages(known.messages, wanted | growing, messages)
+        size += known.size
+    cache.put(session, CachedTranscript(head, tuple(messages), growing, size) if head and is_kept else None)
+    return messages
+
+
+async def _fetch_changes(
+    documents: PostgresDocuments, session: SessionID, known: CachedTranscript
+) -> tuple[ChainHead, set[str], list[Any]] | None:
+    """Return the newest entry of the chain, the ids of the messages that may have changed since they were cached, and their rows.
+
+    Return None if nothing that is cached can be used.
+    """
+    number, hash = known.head
+    rows = await documents.database.fetch(
+        SELECT_CHANGED_MESSAGES, to_ascii(session), sorted(known.growing), number
+    )
+    hashes = {row[4]: row[6] for row in rows if row[0] == HASH_ROW}
+    if hashes.get(number) != hash:
+        return None  # the session was deleted and made again
+    changed = list_changed_messages(row[6] for row in rows if row[0] == BODY_ROW)
+    if changed is None:
+        return None
+    newest = max(hashes)
+    return ChainHead(newest, hashes[newest]), changed | known.growing, rows
+
+
+def _is_complete(rows: list[Any], messages: list[MessageWithParts]) -> bool:
+    """Return True if each row of a message or a part could be read, and belongs to a message."""
+    count = sum(1 + len(message.parts) for message in messages)
+    return count == sum(row[0] in {MESSAGE_ROW, PART_ROW} for row in rows)

@@ -31,12 +31,11 @@ from weft.store.postgres.address import parse_address
 from weft.store.postgres.batch import RowBatch
 from weft.store.postgres.cluster import PostgresCluster
 from weft.store.postgres.connection import Database, StatementResult, open_database
-from weft.store.postgres.documents import PostgresDocuments, check_key
+from weft.store.postgres.documents import PostgresDocuments, check_key, list_cached_messages
 from weft.store.postgres.event_log import APPEND_PLACED, PostgresLog, with_log
 from weft.store.postgres.lease import LeaseKeeper, raise_lost
 from weft.store.postgres.migration import bind_owner, prepare_schema
 from weft.store.postgres.search import SearchIndex
-from weft.store.postgres.transcripts import list_cached_messages
 from weft.store.rows import to_ascii, to_integer
 from weft.store.statistics import StatisticsQuery
 from weft.store.transcripts import TranscriptCache

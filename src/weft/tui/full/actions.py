@@ -1,8 +1,10 @@
 """What the keys of the full screen do: scroll, fold, search and copy, choose, preview an undo, show diffs and children."""
 
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from weft.errors import InvalidInputError, WeftError
@@ -13,7 +15,7 @@ from weft.model.session_query import SessionQuery
 from weft.tui.clipboard import copy_text
 from weft.tui.commands import COMMANDS, cycle_model, find_last_prompt, get_session, list_variants, run_command
 from weft.tui.diff import render_diffs
-from weft.tui.full.app import FullApp
+from weft.tui.full.app import ALTERNATE_SCROLL, FullApp
 from weft.tui.full.pickers import PageScreen, Picker, PickerRow, SessionActions, SessionFilter, SessionPicker
 from weft.tui.full.widgets import LineView
 from weft.tui.keys import ACTIONS, EDITING, KeyMap
@@ -73,7 +75,7 @@ class ScreenActions:
             "history_previous": lambda: app.recall(-1),
             "history_next": lambda: app.recall(1),
             "prompt_search": self._start(self.search_history),
-            "editor_open": self._start(app.edit_in_editor),
+            "editor_open": self._start(self.edit_in_editor),
             "agent_cycle": self._cycle_agent_or_complete,
             "agent_cycle_reverse": self._start(lambda: self.cycle_agent(-1)),
             "variant_cycle": self._start(self.cycle_variant),
@@ -377,6 +379,18 @@ class ScreenActions:
             self._app.prompt.set_text(f"{chosen} ")
         else:
             self.run(chosen)
+
+    async def edit_in_editor(self) -> None:
+        """Let the person's editor change the prompt. Runs go on meanwhile, and nothing is drawn."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "prompt.md")
+            await asyncio.to_thread(path.write_text, self._app.prompt.text, encoding="utf-8")
+            with self._app.suspend(), self._app.batch_update():
+                await self._app.settings.run_editor(str(path))
+            edited = await asyncio.to_thread(path.read_text, encoding="utf-8", errors="replace")
+            self._app.prompt.set_text(edited.rstrip("\n"))
+        if not self._app.settings.mouse:
+            self._app.write(ALTERNATE_SCROLL)
 
     async def search_history(self) -> None:
         unique = list(dict.fromkeys(reversed(self._app.history)))

@@ -1,13 +1,12 @@
 """The application of the full screen: transcript, panels, dialogs and prompt, drawn by Textual."""
 
 import asyncio
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
+from msgspec import Struct
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.css.query import NoMatches
@@ -20,10 +19,10 @@ from textual.widgets import Input
 from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.session import SessionTree
 from weft.tui.chat import Chat
+from weft.tui.clipboard import RunProgram
 from weft.tui.commands import COMMANDS
 from weft.tui.complete import Suggester
 from weft.tui.dialog import render_choices, render_details
-from weft.tui.full.settings import FullSettings, KeyActions
 from weft.tui.full.widgets import (
     ChildPane,
     LinePanel,
@@ -35,7 +34,7 @@ from weft.tui.full.widgets import (
     append_history,
     read_history,
 )
-from weft.tui.keys import ACTIONS, EDITING, KeyMap
+from weft.tui.keys import ACTIONS, EDITING, KeyActions, KeyMap
 from weft.tui.overview import OverviewContext, render_overview, render_welcome
 from weft.tui.render import LiveContext, render_live, squash
 from weft.tui.text import Line, cut, measure, to_plain_text
@@ -63,6 +62,25 @@ PAGE_COMMANDS: Final[Mapping[str, str]] = {
     "/help": "help",
 }
 MAIN_ACTIONS: Final = tuple(action for action in ACTIONS if not action.startswith(("input_", "history_")))
+
+
+class FullSettings(Struct, frozen=True, kw_only=True):
+    """The theme and the keys that the configuration names, the themes of files, the history file, and who has the mouse.
+
+    With `vi`, the prompt has the keys of vi.
+
+    `run_editor` lets the person's editor change a file, `run_program` runs a program that copies.
+    """
+
+    theme: str = "weft"
+    themes: Mapping[str, Palette] = {}
+    keybinds: Mapping[str, str] = {}
+    history: str | None = None
+    mouse: bool = False
+    vi: bool = False
+    env: Mapping[str, str] = {}
+    run_editor: Callable[[str], Awaitable[None]]
+    run_program: RunProgram
 
 
 class FullApp(App[None], inherit_bindings=False):
@@ -500,18 +518,6 @@ class FullApp(App[None], inherit_bindings=False):
         with suppress(NoMatches):
             if not self.prompt.text:
                 self.prompt.set_text(text)
-
-    async def edit_in_editor(self) -> None:
-        """Let the person's editor change the prompt. Runs go on meanwhile, and nothing is drawn."""
-        with tempfile.TemporaryDirectory() as directory:
-            path = Path(directory, "prompt.md")
-            await asyncio.to_thread(path.write_text, self.prompt.text, encoding="utf-8")
-            with self.suspend(), self.batch_update():
-                await self.settings.run_editor(str(path))
-            edited = await asyncio.to_thread(path.read_text, encoding="utf-8", errors="replace")
-            self.prompt.set_text(edited.rstrip("\n"))
-        if not self.settings.mouse:
-            self.write(ALTERNATE_SCROLL)
 
     # --- suggestions ---
 

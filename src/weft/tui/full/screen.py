@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from textual.theme import BUILTIN_THEMES
 
 from weft.tui.chat import Chat
-from weft.tui.full.app import FullApp
-from weft.tui.full.settings import FullSettings, KeyActions
+from weft.tui.full.app import FullApp, FullSettings
+from weft.tui.keys import KeyActions
 from weft.tui.theme import THEMES, WEFT, Palette
 from weft.tui.view import Item
 
