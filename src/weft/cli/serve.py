@@ -36,7 +36,7 @@ from weft.config.store_address import resolve_store_url
 from weft.errors import DocumentError, InvalidInputError, StoreError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer, handle_signals
-from weft.host.machine import collect_more_often, limit_arenas
+from weft.host.machine import collect_more_often, limit_free_memory
 from weft.host.paths import paths_from
 from weft.host.processes import describe_process
 from weft.local.open import OpenOptions, open_directory, to_damage_warner
@@ -178,7 +178,7 @@ def ignore_ready(_: HttpServer, __: str, ___: Callable[[str], None]) -> None:
 def serve(args: argparse.Namespace, *, on_ready: OnReady = ignore_ready) -> int:
     """Serve until a signal arrives. `on_ready` is called when the server answers."""
     env = os.environ
-    limit_arenas(env)
+    limit_free_memory(env)
     configured = read_server_config(args.dir, env)
     hostname = args.hostname or configured.hostname or DEFAULT_HOST
     args.cors = [*args.cors, *(configured.cors or ())]

@@ -41,7 +41,12 @@ def is_settled(status: os.stat_result) -> bool:
 
 
 def is_settled_stamp(stamp: Stamp) -> bool:
-    return time.time_ns() - stamp[0] > COARSEST_TIMESTAMP_NS
+    return stamp[0] < find_settled_time()
+
+
+def find_settled_time() -> int:
+    """Return the time (ns) before which a file must have changed for `is_settled` to be true of it."""
+    return time.time_ns() - COARSEST_TIMESTAMP_NS
 
 
 def wait_briefly() -> None:

@@ -12,8 +12,12 @@ from typing import Final
 
 from weft.host.processes import ProcessCommand, capture_output
 
-M_ARENA_MAX: Final = -8  # of malloc.h
+# Of malloc.h.
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+M_ARENA_MAX: Final = -8
 ARENAS: Final = 2
+KEPT_FREE_BYTES: Final = 256 << 10
 SERVER_COLLECT_AFTER: Final = 10_000  # new objects
 NETWORK_FILE_SYSTEMS = frozenset(
     (
@@ -132,17 +136,34 @@ def _find_opener(env: Mapping[str, str]) -> str | None:
     return shutil.which("xdg-open", path=env.get("PATH")) if has_screen else None
 
 
-def limit_arenas(env: Mapping[str, str]) -> None:
-    """Let the threads of this process share two arenas of memory, unless the environment sets their number.
+def limit_free_memory(env: Mapping[str, str]) -> None:
+    """Let the allocator of glibc keep less memory that nobody uses, except where the environment sets a limit.
 
-    The allocator of glibc makes up to eight arenas for each core, and memory that is freed in an arena can be used by the threads
-    of that arena only. So a server would grow until each of its arenas has had its busiest moment.
+    It makes up to eight arenas for each core, and memory that is freed in an arena can be used by the threads of that arena only.
+    So a server would grow until each of its arenas has had its busiest moment. Also, once a large block was freed (a request of a
+    long session has three megabytes), it takes blocks of that size from an arena, and keeps twice as much free memory in each.
     """
     import ctypes  # noqa: PLC0415  takes some milliseconds, and only a server runs for days
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other systems allocate differently
-    if mallopt is not None and "MALLOC_ARENA_MAX" not in env:
-        mallopt(M_ARENA_MAX, ARENAS)
+    if mallopt is None:
+        return
+    for variable, parameter, value in (
+        ("MALLOC_ARENA_MAX", M_ARENA_MAX, ARENAS),
+        ("MALLOC_TRIM_THRESHOLD_", M_TRIM_THRESHOLD, KEPT_FREE_BYTES),
+        ("MALLOC_MMAP_THRESHOLD_", M_MMAP_THRESHOLD, KEPT_FREE_BYTES),
+    ):
+        if variable not in env:
+            mallopt(parameter, value)
+
+
+def release_free_memory() -> None:
+    """Give memory that nobody uses back to the system, also between blocks that are in use. glibc alone can do that."""
+    import ctypes  # noqa: PLC0415  takes some milliseconds, and few processes need it
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def collect_more_often() -> None:

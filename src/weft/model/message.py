@@ -188,5 +188,8 @@ def find_end(id: MessageID | None, messages: Iterable[MessageID]) -> int | None:
 
 def sort_parts(parts: Iterable[AnyPart], message: AnyMessage) -> tuple[AnyPart, ...]:
     """Sort parts by id, unwrapped around the time of their message, because parts have no time of their own."""
+    found = tuple(parts)
+    if len(found) < 2:  # noqa: PLR2004
+        return found
     created = message.time.created
-    return tuple(sorted(parts, key=lambda part: id_sort_key(part.id, created)))
+    return tuple(sorted(found, key=lambda part: id_sort_key(part.id, created)))

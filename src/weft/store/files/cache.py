@@ -1,7 +1,7 @@
 """Cache the messages of recently read sessions until somebody may have changed them."""
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -172,19 +172,12 @@ class MessageCache:
             known.checked_at = now
         known.mark, known.ours = mark, set()
 
-    def _check(self, session: SessionID, known: CachedSession, ids: Iterable[str]) -> set[str]:
+    def _check(self, session: SessionID, known: CachedSession, ids: Collection[str]) -> set[str]:
         """Compare these messages with the disk. Return those that changed."""
-        growing = self._messages.list_growing()
-        changed: set[str] = set()
-        for id in ids:
-            there = id in known.listing.names
-            entry = (
-                self._messages.read_again(session, MessageID(id), known.entries.get(id), growing)
-                if there
-                else None
-            )
-            if known.put(id, entry):
-                changed.add(id)
+        gone = {id for id in ids if id not in known.listing.names and known.put(id, None)}
+        there = [MessageID(id) for id in ids if id in known.listing.names]
+        found = self._messages.read_again(session, there, known.entries)
+        changed = gone | {id for id, entry in found if known.put(id, entry)}
         if changed:
             known.arrange(changed)
         return changed

@@ -8,16 +8,25 @@ from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, TypeVar, overload
 
 from weft.errors import DocumentError, InvalidIdError
-from weft.host.files import Stamp, is_settled, read_bytes, read_file, stamp_of, wait_briefly
+from weft.host.files import (
+    Stamp,
+    find_settled_time,
+    is_settled,
+    read_bytes,
+    read_file,
+    stamp_of,
+    wait_briefly,
+)
 from weft.model.damage import Damage
 from weft.model.ids import check_file_name, check_file_names
-from weft.model.wire import decode
+from weft.model.wire import decode, decode_many
 from weft.store.files.layout import SUFFIX
 
 T = TypeVar("T")
 
 LIMIT = 256 << 20
 ATTEMPTS = 5
+BYTES_PER_PASS = 1 << 20  # that are read before they are decoded
 
 # Reasons why something among the documents is not one.
 NOT_A_DOCUMENT = "not a document"
@@ -37,6 +46,15 @@ class CachedDocument(NamedTuple):
     stamp: Stamp | None
     value: Any
     size: int
+
+
+class UndecodedDocument(NamedTuple):
+    """A document that was read: its place in the list of results, and the stamp for its `CachedDocument`."""
+
+    place: int
+    path: str
+    raw: bytes
+    stamp: Stamp | None
 
 
 class Documents:
@@ -95,23 +113,54 @@ class Documents:
         stack.callback(os.close, fd)
         return fd
 
-    def find_again(self, path: str, kind: object, known: CachedDocument | None) -> CachedDocument | None:
-        """Like `find`, for callers with a cache of their own: return `known` if the file has not changed.
+    def find_again(
+        self, paths: Sequence[str], kind: object, known: Sequence[CachedDocument | None]
+    ) -> list[CachedDocument | None]:
+        """Like `find` for each path, for callers with a cache of their own: return what is known of a file that has not changed.
 
-        A value that is equal to the known one stays the same object.
+        A value that is equal to the known one stays the same object. Documents are decoded many at a time.
         """
-        try:
-            if known is not None and known.stamp == stamp_of(os.stat(path)):
-                return known
-            raw, found = read_file(path, limit=LIMIT)
-            value = self._decode(path, kind, raw)
-        except (OSError, DocumentError) as error:
-            self._note(path, error)
-            return None
-        self._problems.pop(path, None)
-        if known is not None and known.value == value:
-            value = known.value
-        return CachedDocument(stamp_of(found) if is_settled(found) else None, value, found.st_size)
+        found = list(known)
+        unread: list[UndecodedDocument] = []
+        size, settled = 0, find_settled_time()
+        for index, path in enumerate(paths):
+            cached = found[index]
+            try:
+                if cached is not None and cached.stamp == stamp_of(os.stat(path)):
+                    continue
+                raw, status = read_file(path, limit=LIMIT)
+            except OSError as error:
+                self._note(path, error)
+                found[index] = None
+                continue
+            stamp = stamp_of(status)
+            unread.append(UndecodedDocument(index, path, raw, stamp if stamp[0] < settled else None))
+            size += len(raw)
+            if size > BYTES_PER_PASS:
+                self._decode_into(found, unread, kind)
+                unread, size = [], 0
+        self._decode_into(found, unread, kind)
+        return found
+
+    def _decode_into(
+        self, found: list[CachedDocument | None], unread: Sequence[UndecodedDocument], kind: object
+    ) -> None:
+        """Replace the places of these documents in a list."""
+        values = decode_many([each.raw for each in unread], kind)
+        for (place, path, raw, stamp), decoded in zip(unread, values, strict=True):
+            value, known = decoded, found[place]
+            if type(value) is DocumentError:  # `isinstance` takes longer if the answer is no
+                try:
+                    value = self._decode(path, kind, raw)
+                except (OSError, DocumentError) as error:
+                    self._note(path, error)
+                    found[place] = None
+                    continue
+            if self._problems:
+                self._problems.pop(path, None)
+            if known is not None and known.value == value:
+                value = known.value
+            found[place] = CachedDocument(stamp, value, len(raw))
 
     def _note(self, path: str, error: OSError | DocumentError) -> None:
         """Record an error as a problem of the document. A missing document is not a problem."""

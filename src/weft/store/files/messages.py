@@ -1,7 +1,7 @@
 """Read messages and parts from the JSON tree. Every function blocks. Listing sessions does not load this module."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ class DirectoryListing(NamedTuple):
 
 
 NOT_LISTED = DirectoryListing(None, frozenset())
+MESSAGES_PER_PASS = 256
 
 
 class CachedMessage(NamedTuple):
@@ -73,26 +74,51 @@ class MessageReader:
         return self._list(self._layout.messages(session), known)
 
     def read_again(
-        self, session: SessionID, id: MessageID, known: CachedMessage | None, growing: Collection[str]
-    ) -> CachedMessage | None:
-        """Read a message again. Its value stays the same object if it did not change. Return None if it is unreadable."""
-        info = self._documents.find_again(self._layout.message(session, id), AnyMessage, known and known.info)
-        if info is None:
-            return None
-        directory, before = self._layout.parts(id), known.parts if known else {}
-        listing = self._list(directory, known.listing if known else NOT_LISTED)
-        parts: dict[str, CachedDocument] = {}
-        for name in listing.names:
-            part = self._documents.find_again(f"{directory}/{name}{SUFFIX}", AnyPart, before.get(name))
-            if part is not None:
-                parts[name] = part
-        grown = id in growing
-        if known is not None and not (grown or known.grown) and _are_same(known, info, parts):
-            return CachedMessage(known.message, info, listing, parts, grown)
-        message = self._assemble(_correct_message(info.value, session, id), parts, grown=grown)
-        if known is not None and known.message == message:
-            message = known.message
-        return CachedMessage(message, info, listing, parts, grown)
+        self, session: SessionID, ids: Sequence[MessageID], known: Mapping[str, CachedMessage]
+    ) -> Generator[tuple[MessageID, CachedMessage | None]]:
+        """Read these messages again. Yield each with its id, None if it is unreadable.
+
+        The value of a message that did not change stays the same object.
+        """
+        growing = self.list_growing()
+        for start in range(0, len(ids), MESSAGES_PER_PASS):
+            some = ids[start : start + MESSAGES_PER_PASS]
+            yield from zip(some, self._read_some_again(session, some, known, growing), strict=True)
+
+    def _read_some_again(
+        self,
+        session: SessionID,
+        ids: Sequence[MessageID],
+        known: Mapping[str, CachedMessage],
+        growing: Collection[str],
+    ) -> Generator[CachedMessage | None]:
+        directory, before = self._layout.messages(session), [known.get(id) for id in ids]
+        infos = self._documents.find_again(
+            [f"{directory}/{id}{SUFFIX}" for id in ids], AnyMessage, [each and each.info for each in before]
+        )
+        listings: list[DirectoryListing] = []
+        paths: list[str] = []
+        seen: list[CachedDocument | None] = []
+        for id, each, info in zip(ids, before, infos, strict=True):
+            parts = self._layout.parts(id)
+            listing = NOT_LISTED if info is None else self._list(parts, each.listing if each else NOT_LISTED)
+            listings.append(listing)
+            paths += [f"{parts}/{name}{SUFFIX}" for name in listing.names]
+            seen += [each.parts.get(name) if each else None for name in listing.names]
+        found = iter(self._documents.find_again(paths, AnyPart, seen))
+        for id, each, info, listing in zip(ids, before, infos, listings, strict=True):
+            own = {name: part for name in listing.names if (part := next(found)) is not None}
+            if info is None:
+                yield None
+                continue
+            grown = id in growing
+            if each is not None and not (grown or each.grown) and _are_same(each, info, own):
+                message = each.message
+            else:
+                message = self._assemble(_correct_message(info.value, session, id), own, grown=grown)
+                if each is not None and each.message == message:
+                    message = each.message
+            yield CachedMessage(message, info, listing, own, grown)
 
     def with_part(self, known: CachedMessage, part: AnyPart) -> CachedMessage | None:
         """Return the message with a part that was just written. Return None if the message has to be read again."""

@@ -56,6 +56,7 @@ T = TypeVar("T")
 
 CACHE_BYTES = 32 << 20
 THREADS = 64
+MANY_EVENTS = 1_000  # of an import or a fork, whose encoded documents take tens of megabytes
 
 OTHER_PLACE_HINT = "point --store at a directory that you may write to"
 ERROR_HINTS = {
@@ -247,7 +248,10 @@ class FileStore:
             self._check_leases(leases)
             with self._cache.writing(events):
                 self._write(events, held, flush=any(must_flush(event) for event in events))
-            self._forget_removed(event.info.id for event in events if isinstance(event, SessionDeleted))
+            removed = [event.info.id for event in events if isinstance(event, SessionDeleted)]
+            self._forget_removed(removed)
+        if removed or len(events) >= MANY_EVENTS:
+            _release_free_memory()
 
     def _discard(self, sessions: Sequence[SessionID], at: int) -> TrashBundle:
         with self._locks.writing(session_lock(id) for id in sessions) as held:
@@ -257,6 +261,7 @@ class FileStore:
             self._forget_removed(sessions)
         for id in sessions:
             self._cache.forget(id)
+        _release_free_memory()
         return trashed
 
     def _take_out(self, bundle: str, plan: Callable[[TrashBundle], WritePlan]) -> TrashBundle:
@@ -419,6 +424,12 @@ class FileStore:
             if self._damaged is not None:
                 for damage in self._tree.documents.take_new_problems():
                     self._damaged(damage)
+
+
+def _release_free_memory() -> None:
+    from weft.host.machine import release_free_memory  # noqa: PLC0415  few writes are that large
+
+    release_free_memory()
 
 
 @asynccontextmanager

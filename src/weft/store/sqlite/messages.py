@@ -105,10 +105,7 @@ def build_messages(session: str, rows: MessageRows, report: ReportDamage) -> lis
         if type(info) is DocumentError:  # `isinstance` takes longer if the answer is no
             report("message", f"{session}/{id}", info)
             continue
-        own = parts.get(id, ())
-        found.append(
-            MessageWithParts(info=info, parts=tuple(own) if len(own) < 2 else sort_parts(own, info))  # noqa: PLR2004
-        )
+        found.append(MessageWithParts(info=info, parts=sort_parts(parts.get(id, ()), info)))
     return _sort_ties(found)
 
 
