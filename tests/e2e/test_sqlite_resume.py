@@ -146,7 +146,14 @@ def test_a_listener_that_the_log_does_not_know_is_told_to_read_everything_again(
     first.process.end(signal.SIGTERM)
     second = servers.start()
     known, number = before.ids[-1].split(".")
-    foreign = ("ffffffff.1", f"ffffffff.{number}", f"{known}.{int(number) * 1000}", f"{known}.{'9' * 30}", known, "")
+    foreign = (
+        "ffffffff.1",
+        f"ffffffff.{number}",
+        f"{known}.{int(number) * 1000}",
+        f"{known}.{'9' * 30}",
+        known,
+        "",
+    )
     for cursor in foreign:
         lost = EventListener(second.url, after=cursor or "x")
         assert lost.wait_for("server.resync")["properties"] == {"reason": "too old"}

@@ -269,7 +269,8 @@ def _list_message_events(
     session: SessionID, id: MessageID, named: NamedMessage, stored: MessageWithParts | None
 ) -> Generator[Event]:
     if stored is None:
-        yield MessageRemoved(session_id=session, message_id=id)
+        if named.is_changed:  # else its parts came before it
+            yield MessageRemoved(session_id=session, message_id=id)
         return
     if named.is_changed:
         yield MessageUpdated(info=stored.info)
