@@ -7,13 +7,23 @@ rest waits and is tried again, and nothing else has to wait for it.
 If the store has an event log, through which other nodes see what happens here, everything that others want to see is also logged:
 what is stored, by the statement that stores it; growth every `LOG_SECONDS`, with what it adds to the store; anything else at once,
 or with the next growth if its session is just being written to.
+
+If the store has a change log, from which listeners of this process resume after a restart, the journal tells it what is stored and not
+published yet.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -117,6 +127,7 @@ class Journal:
         self._waiting_growth: dict[SessionID, list[PartGrew]] = {}
         self._has_waiting = asyncio.Event()  # growth waits to be stored, or anything waits for the log
         self._log = store.event_log
+        self._changes = store.change_log
         self._unlogged = UnloggedEvents()
         self._urgent = asyncio.Event()  # something waits for the log that is not growth
         self._leases: dict[SessionID, HeldLease] = {}
@@ -152,10 +163,15 @@ class Journal:
     ) -> None:
         sessions = {session for event in durable if (session := session_of(event)) is not None}
         async with self._lock_all(sessions):
-            await self._store_with_growth(sorted(sessions), durable, events)
+            with self._publishing():
+                await self._store_with_growth(sorted(sessions), durable, events)
             if into is not None:
                 into.feed(*durable)
             self._bus.publish(*events, directory=self._directory)
+
+    def _publishing(self) -> AbstractContextManager[None]:
+        """Return the block in which to store what is then published. Nothing may be awaited between its end and the publishing."""
+        return nullcontext() if self._changes is None else self._changes.publishing()
 
     async def _store_with_growth(
         self,
@@ -321,7 +337,8 @@ class Journal:
             for session in sessions:
                 await self._store_growth(session)
             if self._log is None:
-                trashed = await self._store.discard(sessions, at=at)
+                with self._publishing():
+                    trashed = await self._store.discard(sessions, at=at)
             else:
                 trashed = await self._log.discard(
                     sessions, at=at, log=lambda bundle: self._to_batch(*to_deletion_events(bundle))
@@ -338,7 +355,8 @@ class Journal:
             return [event for session in trashed.sessions for event in to_creation_events(session)]
 
         if self._log is None:
-            trashed = await self._store.restore(bundle)
+            with self._publishing():
+                trashed = await self._store.restore(bundle)
         else:
             trashed = await self._log.restore(bundle, log=lambda found: self._to_batch(*list_created(found)))
         self._bus.publish(*list_created(trashed), directory=self._directory)
@@ -381,9 +399,10 @@ class Journal:
             stored = found
             return edit.editor(found)
 
-        edited = await self._store_with_growth(
-            [edit.session], list(events), events, SessionEdit(edit.session, change)
-        )
+        with self._publishing():
+            edited = await self._store_with_growth(
+                [edit.session], list(events), events, SessionEdit(edit.session, change)
+            )
         assert edited is not None
         if into is not None:
             into.feed(*events)
@@ -425,7 +444,8 @@ class Journal:
                 return
             if edited:
                 # Growth is that of parts, and waits on.
-                await self._write([session], edited, edited)
+                with self._publishing():
+                    await self._write([session], edited, edited)
                 if into is not None:
                     into.feed(*edited)
                 self._bus.publish(*edited, directory=self._directory)

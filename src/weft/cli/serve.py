@@ -436,7 +436,8 @@ def make_server(
             share_url=start.share_url,
             caller=caller,
             warn=warn,
-            opened_store=store if node is not None else None,
+            # Nodes share one store, and so do all who write to one change log.
+            opened_store=store if node is not None or store.change_log is not None else None,
         )
 
     @asynccontextmanager
@@ -463,6 +464,7 @@ def make_server(
         on_request=log.log_request if args.access_log else ignore_request,
         watch_files=lambda directory, notify: watch_files(directory, env, notify),
         cluster=node,
+        change_log=store.change_log,
         open_cluster=None
         if node is None
         else partial(node.open_view, resolve_store_url(env, paths_from(env), args.store)),

@@ -298,7 +298,7 @@ QUEUE_SIZE: Final = 4096
 CONNECTED: Final = "server.connected"
 CONNECTION_EVENTS: Final = frozenset({CONNECTED, "server.heartbeat"})
 PART_GREW: Final = "message.part.delta"
-CURSORS_PER_SERVER: Final = 1 << 48
+CURSORS_PER_SERVER: Final = 1 << 96
 
 GatherState = Callable[[SessionTracker], Awaitable[ServerState]]
 

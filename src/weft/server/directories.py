@@ -377,6 +377,7 @@ class Directories:
         if self.counter.cluster is None:
             self._options.on_event(event)
             opened.add(event)
+            self.counter.note_published()
         elif not is_shared(event):
             self._options.on_event(event)
             opened.add(event, id="")

@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from weft.api.change_log import ChangeLog
 from weft.api.cluster import Cluster
 from weft.model.event import (
     Event,
@@ -39,6 +40,8 @@ PAUSE_SECONDS = 0.15
 # Shorter than a pulse of the connections to models, so that pieces of answers that arrived together do not wait again.
 WAKE_SECONDS = 0.008
 MAX_DIGITS = 20
+# The lower bits of a number count the events since its position in the change log was reached.
+COUNT_BITS = 32
 CHUNK_BYTES = 1 << 20
 NO_LIMIT = sys.maxsize
 FLUSH_TURNS = 2
@@ -139,12 +142,17 @@ class EventCounter:
 
     `name` distinguishes our ids from those before a restart. `closed` is the last number of a feed that was closed. `listeners`
     counts those to any feed. With a `cluster`, ids have the position in its log instead of our number, so that a listener can resume on any node.
+    With a `log` of changes, numbers begin with a position in it. Everything up to that was given a lower number, so a listener can resume there
+    after a restart.
     """
 
     def __init__(self, name: str, cluster: Cluster | None = None) -> None:
         self.name = cluster.name if cluster is not None else name
         self.cluster = cluster
         self.position = 0
+        self.log: ChangeLog | None = None
+        self._log_position = 0
+        self._least = 0  # the next number is not lower
         self.signal = Signal()
         self.last = 0
         self.closed = 0
@@ -154,9 +162,26 @@ class EventCounter:
         self.has_pages = False
         self.has_delta_listeners = False
 
+    async def open_log(self, log: ChangeLog) -> None:
+        """Use a log of changes from now on, before there are events. Raise `StoreError` if it cannot be written."""
+        await log.register(self.name)
+        self.log, self._log_position = log, log.position
+        self._reach(log.position)
+        self.next()
+
     def next(self) -> int:
-        self.last += 1
+        self.last = max(self.last + 1, self._least)
         return self.last
+
+    def note_published(self) -> None:
+        """Note how far the log was published. Call this after an event of a bus was put into a feed."""
+        if self.log is not None and (position := self.log.position) != self._log_position:
+            self._log_position = position
+            # Other events up to there may be published, but not in a feed yet. The tasks that do that are about to run.
+            asyncio.get_running_loop().call_soon(self._reach, position)
+
+    def _reach(self, position: int) -> None:
+        self._least = position << COUNT_BITS
 
     def make_id(self) -> str:
         """Return the id of the event that was numbered last."""
@@ -169,12 +194,17 @@ class EventCounter:
 
     def find(self, id: str) -> int | None:
         """Return the number in one of our ids, or None if a later event was lost with a closed feed."""
-        name, _, digits = id.rpartition(".")
-        # Checked first: Python refuses to convert thousands of digits.
-        if name != self.name or not digits.isdecimal() or len(digits) > MAX_DIGITS:
-            return None
-        number = int(digits)
-        return number if self.closed <= number <= self.last else None
+        name, number = parse_number(id)
+        return number if name == self.name and self.closed <= number <= self.last else None
+
+
+def parse_number(id: str) -> tuple[str, int]:
+    """Return the name of the server and the number in an id. The name of something else is empty."""
+    name, _, digits = id.rpartition(".")
+    # Checked first: Python refuses to convert thousands of digits.
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > MAX_DIGITS:
+        return "", 0
+    return name, int(digits)
 
 
 class GrowingPart:
@@ -296,6 +326,7 @@ class EventFeed:
         self.has_no_listeners.set()
         self._counter = counter
         self.directory = directory
+        self.project = project
         self.early = EarlyGrowth()
         self._head = encode({"directory": directory, "project": project})[:-1] + b',"payload":'
         self._frames: deque[FeedFrame] = deque()
@@ -410,6 +441,10 @@ class EventFeed:
             self._growing_parts[id] = GrowingPart(part)
             for growth in grown:
                 self._grow(growth)
+
+    def list_growing(self) -> list[TextPart | ReasoningPart]:
+        """Return the parts that are growing, with the text that listeners were shown so far."""
+        return [part.to_part() for part in self._growing_parts.values()]
 
     def position(self) -> int:
         """Return where a listener starts that wants only new events."""

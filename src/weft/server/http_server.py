@@ -11,6 +11,7 @@ from msgspec import Struct
 from starlette.applications import Starlette
 
 from weft.api import Api
+from weft.api.change_log import ChangeLog
 from weft.api.cluster import Cluster
 from weft.api.tokens import EndedLogins, TokenCheck
 from weft.errors import (
@@ -20,6 +21,7 @@ from weft.errors import (
     InvalidInputError,
     NotFoundError,
     StoreError,
+    WeftError,
 )
 from weft.model.event import Event, SessionDeleted
 from weft.model.ids import GLOBAL_PROJECT, SessionID
@@ -95,6 +97,7 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
     * `watch_files` reports changes that other programs make to files, while a client listens;
     * `cluster` are the other nodes that serve the same sessions, None if this is a server by itself; `open_cluster` shows a principal its
       part of them;
+    * `change_log` lets listeners resume after a restart, None if the store has none;
     * `ended_logins` remembers logouts beyond a restart; without it, until the server ends.
     """
 
@@ -112,6 +115,7 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
     idle_seconds: float = IDLE_SECONDS
     watch_files: WatchFiles = watch_nothing
     cluster: Cluster | None = None
+    change_log: ChangeLog | None = None
     open_cluster: Callable[[Caller], AbstractAsyncContextManager[Cluster]] | None = None
     ended_logins: EndedLogins | None = None
 
@@ -154,6 +158,11 @@ class HttpServer:
             watch_files=setup.watch_files,
             blocks=self.blocks,
         )
+        if setup.change_log is not None:
+            try:
+                await self.counter.open_log(setup.change_log)
+            except StoreError as error:
+                self.note(f"listeners cannot resume after a restart: {error}")
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._directories = Directories(options, self.counter, tasks)
@@ -189,6 +198,13 @@ class HttpServer:
         if self.cluster is not None:
             await self.cluster.catch_up()
         await opened.feed.flush_listeners()
+
+    async def settle_dead_runs(self, log: ChangeLog) -> None:
+        """Open the directories of sessions whose runs died with their process, so that a listener to all directories hears how they ended."""
+        with suppress(StoreError):
+            for directory in await log.list_unsettled():
+                with suppress(WeftError):  # it is gone, or no longer served
+                    await self.get_directory(self.resolve(directory))
 
     async def list_other_status(self, directory: str) -> dict[SessionID, AnyStatus]:
         """Return the sessions of a directory that other nodes run."""

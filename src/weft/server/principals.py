@@ -61,6 +61,7 @@ class PrincipalServer:
             confined=True,
             tokens=None,
             cluster=cluster,
+            change_log=None,
         )
         # These have endpoints of their own, which check no scope, so they are left out. All other routes check it.
         routes = [route for route in main.routes if route.name not in UNCHECKED_ADMIN_ROUTES]

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from weft.api.change_log import MissedEvent
 from weft.api.cluster import Cluster, SharedEvent
 from weft.errors import CursorLostError, StoreError, WeftError
 from weft.model.event import Event, PartGrew
@@ -26,6 +27,8 @@ from weft.server.feed import (
 )
 from weft.server.http_server import HttpServer
 from weft.server.metrics import EventMetrics, format_metric
+from weft.server.replay import Replay, hear_everything, make_directory_filter
+from weft.server.request import find_directory
 from weft.server.response import Receive, Scope, Send, read_headers, send_error, to_error_response
 
 HEARTBEAT_SECONDS: Final = 10.0
@@ -54,7 +57,7 @@ class ServerEventStream:
 
     With `ends_with_feed` the stream ends when its feed does: a client of OpenCode then reconnects and reads everything again.
     With a cluster, a listener that resumes gets what it missed from the log: `find_feed` returns the feed of an event in it, None
-    if the listener does not listen to that.
+    if the listener does not listen to that. With a `replay`, a listener resumes also after a restart.
     """
 
     def __init__(
@@ -66,8 +69,10 @@ class ServerEventStream:
         *,
         ends_with_feed: bool,
         find_feed: FindFeed | None = None,
+        replay: Replay | None = None,
     ) -> None:
         self._find_feed = find_feed
+        self._replay = replay
         self._feeds = feeds
         self._counter = counter
         self._signal = signal
@@ -92,6 +97,7 @@ class ServerEventStream:
                 # What the listener missed cannot be read now. It keeps its place, and comes back.
                 self._disconnected, first_frames = True, RECONNECT
             await self._write(send, first_frames)
+            is_quiet = False
             while not self._disconnected:
                 ended = self._counter.ended  # checked before reading, so that the last events are still sent
                 new_frames = self._read_feeds()
@@ -99,14 +105,16 @@ class ServerEventStream:
                     self.dropped = True
                     await self._write(send, self._to_frame(encode_resync("too slow")))
                     break
+                if is_quiet:
+                    new_frames = new_frames or self._make_heartbeat()
+                    is_quiet = False
                 await self._write(send, new_frames)
                 if new_frames:
                     continue  # there may be more
                 if ended or (self._ends_with_feed and not self._positions):
                     await self._write(send, b"" if self._counter.cluster is None else RECONNECT)
                     break
-                if not await self._signal.wait(HEARTBEAT_SECONDS):
-                    await self._write(send, self._to_frame(HEARTBEAT_BODY))
+                is_quiet = not await self._signal.wait(HEARTBEAT_SECONDS)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             for feed in self._positions:
@@ -129,11 +137,31 @@ class ServerEventStream:
             feed: None if number is None else feed.position_after(number) for feed in self._positions
         }
         if number is None or None in positions.values():
+            with suppress(CursorLostError):
+                if self._replay is not None:
+                    return self._to_replay(start, await self._replay.read(after, list(self._positions)))
             return self._to_frame(CONNECTED_BODY) + start + self._to_frame(encode_resync("too old"))
         self._positions.update(
             {feed: position for feed, position in positions.items() if position is not None}
         )
         return self._to_frame(CONNECTED_BODY)
+
+    def _to_replay(self, start: bytes, missed: Sequence[MissedEvent]) -> bytes:
+        """Return the first frames of a listener that gets what it missed. Only the last one has an id: a listener that is cut off
+        before it resumes once more from where it was."""
+        *frames, last = [
+            self._to_frame(CONNECTED_BODY),
+            *(self._to_frame(encode_event(each.event), each) for each in missed),
+        ]
+        return b"".join(frames) + start + last
+
+    def _make_heartbeat(self) -> bytes:
+        """Return a heartbeat. Call this when everything was sent: with a log, a listener may resume after it."""
+        frame = self._to_frame(HEARTBEAT_BODY)
+        if self._counter.log is None:
+            return frame
+        self._counter.next()
+        return b"id: " + self._counter.make_id().encode() + b"\n" + frame
 
     async def _resume(self, after: str, cluster: Cluster) -> bytes:
         """Return the first frames of a listener that was on this or another node: what it missed, from the log."""
@@ -222,9 +250,13 @@ class ServerEventStream:
         numbers = ((feed.number_at(position), feed) for feed, position in self._positions.items())
         return sorted(((number, feed) for number, feed in numbers if number is not None), key=itemgetter(0))
 
-    def _to_frame(self, body: bytes) -> bytes:
+    def _to_frame(self, body: bytes, missed: MissedEvent | None = None) -> bytes:
         """Return a frame that is not an event of a feed. It has no id to resume after."""
-        return b"data: " + (b'{"payload":' + body + b"}" if self._style.wrapped else body) + b"\n\n"
+        if self._style.wrapped:
+            place = {} if missed is None else {"directory": missed.directory, "project": missed.project}
+            head = encode({**place, "payload": None}).removesuffix(b"null}")
+            body = head + body + b"}"
+        return b"data: " + body + b"\n\n"
 
     async def _write(self, send: Send, body: bytes) -> None:
         if body:
@@ -240,10 +272,13 @@ class DirectoryEventsEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            feed = (await self._server.get_directory(self._server.resolve_directory(scope))).feed
+            opened = await self._server.get_directory(self._server.resolve_directory(scope))
         except WeftError as error:
             await send_error(send, to_error_response(error))
             return
+        feed, log = opened.feed, self._server.counter.log
+        is_named = bool(find_directory(scope["query_string"], read_headers(scope)))
+        hears = make_directory_filter(feed, hears_relayed=not is_named)
         granularity: Granularity = "deltas" if _read_query(scope).get("deltas") in {"1", "true"} else "whole"
         style = StreamStyle(granularity=granularity, wrapped=False)
 
@@ -258,6 +293,7 @@ class DirectoryEventsEndpoint:
             style,
             ends_with_feed=True,
             find_feed=find_feed,
+            replay=None if log is None else Replay(log, lambda: (opened,), hears),
         )
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 
@@ -271,7 +307,9 @@ class GlobalEventsEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         counter = self._server.counter
         style = StreamStyle(granularity="deltas", wrapped=True)
-        directories = self._server.directories
+        directories, log = self._server.directories, counter.log
+        if log is not None:
+            await self._server.settle_dead_runs(log)
         stream = ServerEventStream(
             directories.feeds,
             counter,
@@ -279,6 +317,9 @@ class GlobalEventsEndpoint:
             style,
             ends_with_feed=False,
             find_feed=lambda directory, _: directories.find_feed(directory),
+            replay=None
+            if log is None
+            else Replay(log, lambda: directories.list_open().values(), hear_everything),
         )
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 

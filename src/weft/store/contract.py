@@ -20,6 +20,7 @@ from weft.store.lease import LeaseToken
 
 if TYPE_CHECKING:  # for types alone: few runs count or verify anything, and few stores have a log
     from weft.store.chain import ChainLines
+    from weft.store.change_log import StoreChangeLog
     from weft.store.event_log import SessionLog
     from weft.store.statistics import StatisticsQuery
 
@@ -100,10 +101,16 @@ class Store(Protocol):
 
     Sharing:
     * `event_log` is the log through which several nodes see the same events; None if this store has none.
+
+    Resuming:
+    * `change_log` names what changed last, so that listeners of a single server resume after a restart; None if this store has none.
     """
 
     @property
     def event_log(self) -> SessionLog | None: ...
+
+    @property
+    def change_log(self) -> StoreChangeLog | None: ...
 
     async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None: ...
 

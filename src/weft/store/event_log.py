@@ -1,6 +1,7 @@
 """The event log of a store that several nodes share: what a store with one offers besides the contract of every store.
 
-Memory, files and SQLite have no event log: all who listen are in one process, whose bus is the log, and a restart loses it.
+Memory, files and SQLite have no event log: all who listen are in one process, whose bus is the log. SQLite has a change log instead
+(`store/change_log.py`), from which they resume after a restart.
 """
 
 from __future__ import annotations

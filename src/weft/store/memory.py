@@ -57,6 +57,7 @@ class MemoryStore:
     """Keeps everything in memory. Its contents end with the process."""
 
     event_log = None
+    change_log = None
 
     def __init__(self) -> None:
         self._projects: dict[ProjectID, Project] = {}

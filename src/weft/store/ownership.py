@@ -78,6 +78,7 @@ class OwnedStore:
     """
 
     whole = None
+    change_log = None
 
     def __init__(self, store: Store, owner: str, *, max_running: int | None = None) -> None:
         self.owner = check_principal_name("principal", owner)

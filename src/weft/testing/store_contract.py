@@ -26,6 +26,7 @@ from weft.store.contract import Store
 from weft.testing.clock import HandClock
 from weft.testing.ids import seeded_mint
 from weft.testing.store_chain import CHAINS
+from weft.testing.store_changes import CHANGES
 from weft.testing.store_leases import LEASES
 from weft.testing.store_queries import QUERIES
 from weft.testing.store_search import SEARCH
@@ -477,4 +478,14 @@ READING: tuple[Check, ...] = (
 )
 
 
-CHECKS: tuple[Check, ...] = (*WRITING, *READING, *KEEPING, *TRASHING, *QUERIES, *SEARCH, *LEASES, *CHAINS)
+CHECKS: tuple[Check, ...] = (
+    *WRITING,
+    *READING,
+    *KEEPING,
+    *TRASHING,
+    *QUERIES,
+    *SEARCH,
+    *LEASES,
+    *CHAINS,
+    *CHANGES,
+)

@@ -72,6 +72,7 @@ class FileStore:
     """Runs blocking file operations in threads. Create one with `open_file_store`, which also recovers from crashes."""
 
     event_log = None
+    change_log = None
 
     def __init__(
         self,

@@ -89,6 +89,8 @@ class PostgresStore(PostgresDocuments):
         self._transcripts = TranscriptCache()
         self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
+    change_log = None
+
     @property
     def event_log(self) -> "PostgresStore":
         return self

@@ -44,6 +44,7 @@ from weft.store.rows import (
     to_session_row,
     to_text,
 )
+from weft.store.sqlite.change_log import log_change, log_deletion, log_entry, log_growth
 from weft.store.sqlite.connection import select
 
 UPSERT_PROJECT = """INSERT INTO project (id, document) VALUES (?, ?)
@@ -235,13 +236,17 @@ def is_growth(steps: Iterable[WriteStep]) -> bool:
 
 
 class EventWriter:
-    """Carries out plans in a transaction of the caller. `now` (ms) is the time of new histories."""
+    """Carries out plans in a transaction of the caller. `now` (ms) is the time of new histories.
+
+    `position` is the last one that it added to the change log, 0 if it added nothing.
+    """
 
     def __init__(self, connection: apsw.Connection, now: int) -> None:
         self._connection = connection
         self._execute = connection.execute
         self._execute_many = connection.executemany
         self._now = now
+        self.position = 0
         self._histories: dict[str, int] = {}  # those that were looked up
 
     def write(self, steps: Iterable[WriteStep]) -> None:
@@ -269,6 +274,7 @@ class EventWriter:
         heads = select(self._connection, SELECT_HEAD, (start, (history + 1) << CHAIN_SHIFT))
         number, before = heads[0] if heads else (start, get_root(session))
         self._execute(INSERT_ENTRY, (number + 1, link(before, body), body))
+        self.position = log_entry(self._connection, number + 1)
 
     def put_session(self, row: SessionRow) -> None:
         self._execute(UPDATE_SESSION, row)
@@ -277,6 +283,7 @@ class EventWriter:
 
     def delete_session(self, id: SessionID) -> None:
         """Delete a session with everything that belongs to it."""
+        self.position = log_deletion(self._connection, id) or self.position
         self._execute("DELETE FROM session WHERE id = ?", (id,))
         history = self.find_history(id)
         if history is not None:
@@ -305,6 +312,8 @@ class EventWriter:
     def _upsert(self, rows: Upserts) -> None:
         if rows.projects:
             self._execute_many(UPSERT_PROJECT, rows.projects)
+            for id, _ in rows.projects:
+                self.position = log_change(self._connection, "project", id)
         for row in rows.sessions:
             self.put_session(row)
         for session in dict.fromkeys((*rows.messages, *rows.parts)):
@@ -376,6 +385,7 @@ class EventWriter:
             grown = event.offset + len(event.delta)
             self._execute(INSERT_GROWTH, (history, part, event.offset, grown, to_bytes(event.delta)))
             self._execute(MARK_STALE, (history, event.message_id))
+            self.position = log_growth(self._connection, part)
 
     def _read_text(self, history: int | None, number: int) -> str:
         [(document,)] = select(self._connection, "SELECT document FROM part WHERE number = ?", (number,))

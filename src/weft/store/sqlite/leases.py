@@ -13,6 +13,7 @@ from weft.host.now import now
 from weft.model.ids import SessionID, check_file_name
 from weft.store.lease import LeaseToken
 from weft.store.rows import to_bytes, to_text
+from weft.store.sqlite.change_log import log_change
 from weft.store.sqlite.connection import select
 
 HOLDER_SUFFIX = ".holder"
@@ -93,8 +94,10 @@ def take_lease(
     return LeaseToken(session, connection.last_insert_rowid())
 
 
-def give_back(connection: apsw.Connection, token: LeaseToken) -> None:
+def give_back(connection: apsw.Connection, token: LeaseToken) -> int:
+    """Give back a lease. Return the position of that in the change log, 0 if it was taken over."""
     connection.execute("DELETE FROM lease WHERE generation = ?", (token.generation,))
+    return log_change(connection, "ended", token.session) if connection.changes() else 0
 
 
 def check_leases(connection: apsw.Connection, leases: Iterable[LeaseToken]) -> None:

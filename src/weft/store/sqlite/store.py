@@ -26,6 +26,7 @@ from weft.store.chain import ChainLines
 from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor
 from weft.store.lease import LeaseToken
 from weft.store.rows import to_integer, to_session_row
+from weft.store.sqlite.change_log import log_change, log_deletion
 from weft.store.sqlite.connection import DEFAULT_OPTIONS, SqliteOptions, select, translate_errors
 from weft.store.sqlite.database import DatabaseFile
 from weft.store.sqlite.events import EventWriter, is_growth, plan_events
@@ -39,6 +40,7 @@ from weft.store.sqlite.leases import (
     list_leased,
     take_lease,
 )
+from weft.store.sqlite.missed import SqliteChangeLog
 from weft.store.sqlite.reader import SqliteReader, to_key_bytes
 from weft.store.sqlite.search import index_batch
 from weft.store.sqlite.transcripts import list_cached_messages
@@ -77,6 +79,7 @@ class SqliteStore:
         self._readers: list[SqliteReader] = []  # those that nobody uses now
         self._threads = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="weft-sqlite-reader")
         self._holder = LeaseHolder(self.file.locks)
+        self.change_log = SqliteChangeLog(self.writer, self._read)
 
     async def prepare(self) -> None:
         """Create or upgrade the database."""
@@ -106,12 +109,15 @@ class SqliteStore:
         many = len(events) > MANY_EVENTS
         steps = await asyncio.to_thread(plan_events, events) if many else plan_events(events)
 
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: apsw.Connection) -> int:
             check_leases(connection, leases)
-            EventWriter(connection, now()).write(steps)
+            writer = EventWriter(connection, now())
+            writer.write(steps)
+            return writer.position
 
         if steps or leases:
-            await self.writer.run(write, "soon" if is_growth(steps) else "durable")
+            position = await self.writer.run(write, "soon" if is_growth(steps) else "durable")
+            self.change_log.note_stored(position)
 
     async def edit(
         self,
@@ -122,15 +128,18 @@ class SqliteStore:
     ) -> SessionInfo:
         check_file_name("session", session)
 
-        def write(connection: apsw.Connection) -> SessionInfo:
+        def write(connection: apsw.Connection) -> tuple[SessionInfo, int]:
             check_leases(connection, leases)
             stored = _get_session(connection, session)
             edited = editor(stored)
+            writer = EventWriter(connection, now())
             if events or edited != stored:
-                EventWriter(connection, now()).write(plan_events([*events, SessionUpdated(info=edited)]))
-            return edited
+                writer.write(plan_events([*events, SessionUpdated(info=edited)]))
+            return edited, writer.position
 
-        return await self.writer.run(write)
+        edited, position = await self.writer.run(write)
+        self.change_log.note_stored(position)
+        return edited
 
     async def put_value(self, key: Key, value: Any) -> None:
         raw, document = to_key_bytes(key), encode(value)
@@ -190,7 +199,7 @@ class SqliteStore:
         for id in sessions:
             check_file_name("session", id)
 
-        def write(connection: apsw.Connection) -> TrashBundle:
+        def write(connection: apsw.Connection) -> tuple[TrashBundle, int]:
             found = [_get_session(connection, id) for id in sessions]
             bundle = TrashBundle(id=make_bundle_name(at, sessions[0]), time=at, sessions=tuple(found))
             if select(connection, "SELECT 1 FROM bundle WHERE id = ?", (bundle.id,)):
@@ -202,20 +211,25 @@ class SqliteStore:
                     SELECT ?, ?, document FROM session WHERE id = ?""",
                     (bundle.id, position, id),
                 )
-                connection.execute("DELETE FROM session WHERE id = ?", (id,))
                 connection.execute(
                     "UPDATE history SET bundle = ? WHERE session = ? AND bundle IS NULL", (bundle.id, id)
                 )
-            return bundle
+            position = 0
+            for id in reversed(sessions):  # in the order in which it is published
+                position = log_deletion(connection, id)
+                connection.execute("DELETE FROM session WHERE id = ?", (id,))
+            return bundle, position
 
-        return await self.writer.run(write)
+        bundle, position = await self.writer.run(write)
+        self.change_log.note_stored(position)
+        return bundle
 
     async def restore(self, bundle: str) -> TrashBundle:
         check_file_name("bundle", bundle)
 
-        def write(connection: apsw.Connection) -> TrashBundle:
+        def write(connection: apsw.Connection) -> tuple[TrashBundle, int]:
             trashed, documents = _get_bundle(connection, bundle)
-            writer = EventWriter(connection, now())
+            writer, position = EventWriter(connection, now()), 0
             for session, document in zip(trashed.sessions, documents, strict=True):
                 if select(connection, "SELECT 1 FROM session WHERE id = ?", (session.id,)):
                     raise ConflictError("session", session.id, "exists again")
@@ -225,11 +239,14 @@ class SqliteStore:
                         hint="weft storage gc removes them, then restore again",
                     )
                 writer.put_session(to_session_row(session, document))
+                position = log_change(connection, "created", session.id)
             connection.execute("UPDATE history SET bundle = NULL WHERE bundle = ?", (bundle,))
             _delete_bundle(connection, bundle)
-            return trashed
+            return trashed, position
 
-        return await self.writer.run(write)
+        trashed, position = await self.writer.run(write)
+        self.change_log.note_stored(position)
+        return trashed
 
     async def purge(self, bundle: str) -> None:
         check_file_name("bundle", bundle)
@@ -266,7 +283,9 @@ class SqliteStore:
                 await run_to_completion(self._give_back(token))
 
     async def _give_back(self, token: LeaseToken) -> None:
-        await self.writer.run(lambda connection: give_back(connection, token), "soon")
+        self.change_log.note_stored(
+            await self.writer.run(lambda connection: give_back(connection, token), "soon")
+        )
 
     async def find_holder(self, session: SessionID) -> str | None:
         return await self._read(lambda reader: reader.find_holder(session))
