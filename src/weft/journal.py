@@ -16,14 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-    suppress,
-)
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -127,7 +120,8 @@ class Journal:
         self._waiting_growth: dict[SessionID, list[PartGrew]] = {}
         self._has_waiting = asyncio.Event()  # growth waits to be stored, or anything waits for the log
         self._log = store.event_log
-        self._changes = store.change_log
+        # The block in which to store what is then published. Nothing may be awaited between its end and the publishing.
+        self._publishing = nullcontext if store.change_log is None else store.change_log.publishing
         self._unlogged = UnloggedEvents()
         self._urgent = asyncio.Event()  # something waits for the log that is not growth
         self._leases: dict[SessionID, HeldLease] = {}
@@ -168,10 +162,6 @@ class Journal:
             if into is not None:
                 into.feed(*durable)
             self._bus.publish(*events, directory=self._directory)
-
-    def _publishing(self) -> AbstractContextManager[None]:
-        """Return the block in which to store what is then published. Nothing may be awaited between its end and the publishing."""
-        return nullcontext() if self._changes is None else self._changes.publishing()
 
     async def _store_with_growth(
         self,

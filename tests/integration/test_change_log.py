@@ -34,7 +34,7 @@ async def test_the_log_keeps_a_window(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 async def test_whoever_missed_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.store.sqlite.missed.MAX_NAMED", 3)
+    monkeypatch.setattr("weft.store.sqlite.change_log_reader.MAX_NAMED", 3)
     async with open_sqlite_store(str(tmp_path / "sessions.db")) as store:
         await store.change_log.register("loom")
         await store.apply(SessionCreated(info=session()))

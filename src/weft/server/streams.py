@@ -27,9 +27,9 @@ from weft.server.feed import (
 )
 from weft.server.http_server import HttpServer
 from weft.server.metrics import EventMetrics, format_metric
-from weft.server.replay import Replay, hear_everything, make_directory_filter
 from weft.server.request import find_directory
 from weft.server.response import Receive, Scope, Send, read_headers, send_error, to_error_response
+from weft.server.resume import MissedEventReader, hear_everything, make_directory_filter
 
 HEARTBEAT_SECONDS: Final = 10.0
 HEADERS: Final = [
@@ -57,7 +57,7 @@ class ServerEventStream:
 
     With `ends_with_feed` the stream ends when its feed does: a client of OpenCode then reconnects and reads everything again.
     With a cluster, a listener that resumes gets what it missed from the log: `find_feed` returns the feed of an event in it, None
-    if the listener does not listen to that. With a `replay`, a listener resumes also after a restart.
+    if the listener does not listen to that. With `missed`, a listener resumes also after a restart.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class ServerEventStream:
         *,
         ends_with_feed: bool,
         find_feed: FindFeed | None = None,
-        replay: Replay | None = None,
+        missed: MissedEventReader | None = None,
     ) -> None:
         self._find_feed = find_feed
-        self._replay = replay
+        self._missed = missed
         self._feeds = feeds
         self._counter = counter
         self._signal = signal
@@ -138,15 +138,15 @@ class ServerEventStream:
         }
         if number is None or None in positions.values():
             with suppress(CursorLostError):
-                if self._replay is not None:
-                    return self._to_replay(start, await self._replay.read(after, list(self._positions)))
+                if self._missed is not None:
+                    return self._to_missed(start, await self._missed.read(after, list(self._positions)))
             return self._to_frame(CONNECTED_BODY) + start + self._to_frame(encode_resync("too old"))
         self._positions.update(
             {feed: position for feed, position in positions.items() if position is not None}
         )
         return self._to_frame(CONNECTED_BODY)
 
-    def _to_replay(self, start: bytes, missed: Sequence[MissedEvent]) -> bytes:
+    def _to_missed(self, start: bytes, missed: Sequence[MissedEvent]) -> bytes:
         """Return the first frames of a listener that gets what it missed. Only the last one has an id: a listener that is cut off
         before it resumes once more from where it was."""
         *frames, last = [
@@ -293,7 +293,7 @@ class DirectoryEventsEndpoint:
             style,
             ends_with_feed=True,
             find_feed=find_feed,
-            replay=None if log is None else Replay(log, lambda: (opened,), hears),
+            missed=None if log is None else MissedEventReader(log, lambda: (opened,), hears),
         )
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 
@@ -317,9 +317,9 @@ class GlobalEventsEndpoint:
             style,
             ends_with_feed=False,
             find_feed=lambda directory, _: directories.find_feed(directory),
-            replay=None
+            missed=None
             if log is None
-            else Replay(log, lambda: directories.list_open().values(), hear_everything),
+            else MissedEventReader(log, lambda: directories.list_open().values(), hear_everything),
         )
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 

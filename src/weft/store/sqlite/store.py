@@ -27,6 +27,7 @@ from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor
 from weft.store.lease import LeaseToken
 from weft.store.rows import to_integer, to_session_row
 from weft.store.sqlite.change_log import log_change, log_deletion
+from weft.store.sqlite.change_log_reader import SqliteChangeLog
 from weft.store.sqlite.connection import DEFAULT_OPTIONS, SqliteOptions, select, translate_errors
 from weft.store.sqlite.database import DatabaseFile
 from weft.store.sqlite.events import EventWriter, is_growth, plan_events
@@ -40,7 +41,6 @@ from weft.store.sqlite.leases import (
     list_leased,
     take_lease,
 )
-from weft.store.sqlite.missed import SqliteChangeLog
 from weft.store.sqlite.reader import SqliteReader, to_key_bytes
 from weft.store.sqlite.search import index_batch
 from weft.store.sqlite.transcripts import list_cached_messages

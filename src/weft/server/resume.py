@@ -44,7 +44,7 @@ def make_directory_filter(feed: EventFeed, *, hears_relayed: bool) -> Hears:
     return hears
 
 
-class Replay:
+class MissedEventReader:
     """Reads what one listener missed. `list_open` returns the directories that it listens to, of those that are open."""
 
     def __init__(

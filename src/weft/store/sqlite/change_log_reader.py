@@ -159,7 +159,7 @@ class NamedChanges:
                 session.documents.add(kind)
 
 
-class SessionRows(NamedTuple):
+class StoredSession(NamedTuple):
     """What is stored of a session that was named."""
 
     document: bytes | None
@@ -206,9 +206,9 @@ def _check_position(connection: apsw.Connection, server: str, after: int) -> int
 
 def _select_session(
     connection: apsw.Connection, locks: str, id: SessionID, named: NamedSession
-) -> SessionRows:
+) -> StoredSession:
     history = find_history(connection, id)
-    return SessionRows(
+    return StoredSession(
         _find_document(connection, "session WHERE id = ?", id),
         select_some_messages(connection, history, list(named.messages)) if named.messages else NO_ROWS,
         _find_document(connection, "diff WHERE history = ?", history)
@@ -228,7 +228,7 @@ def _find_document(connection: apsw.Connection, source: str, value: str | int | 
 
 
 def _to_session_events(
-    reader: SqliteReader, id: SessionID, named: NamedSession, rows: SessionRows
+    reader: SqliteReader, id: SessionID, named: NamedSession, rows: StoredSession
 ) -> list[MissedEvent]:
     document = named.deleted if rows.document is None else rows.document
     if document is None:
@@ -247,7 +247,7 @@ def _to_session_events(
 
 
 def _list_events(
-    info: SessionInfo, named: NamedSession, rows: SessionRows, messages: dict[MessageID, MessageWithParts]
+    info: SessionInfo, named: NamedSession, rows: StoredSession, messages: dict[MessageID, MessageWithParts]
 ) -> Generator[Event]:
     """Yield the events of a session that exists."""
     if named.is_new or named.deleted is not None:
