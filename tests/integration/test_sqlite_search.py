@@ -182,7 +182,9 @@ async def test_a_database_that_marks_every_message_is_upgraded(tmp_path: Path) -
         await store.apply(*make_events("heddle", message="msg_9", part="prt_9"))
     first_version = apsw.Connection(path)
     first_version.execute("INSERT INTO stale_message SELECT history, id FROM message WHERE id = 'msg_9'")
-    first_version.execute("DROP TABLE indexed; DROP TABLE chain; PRAGMA user_version = 1")
+    first_version.execute(
+        "DROP TABLE indexed; DROP TABLE chain; DROP TABLE event; DROP TABLE event_server; PRAGMA user_version = 1"
+    )
     first_version.close()
     reader = open_reader(f"sqlite:{path}")  # a command that only searches upgrades it too
     assert [hit.message_id for hit in reader.search("heddle", limit=5)] == ["msg_9"]
