@@ -38,8 +38,9 @@ check: $(READY) ## format, lint, types, layers, shape, change fragment
 	$(RUN)/ruff format --check . && $(RUN)/ruff check . && $(RUN)/python tools/changelog.py check
 	@$(RUN)/mypy & typed=$$!; $(RUN)/lint-imports && $(RUN)/pytest -n 2 tests/architecture; tested=$$?; wait $$typed && exit $$tested
 
+# Each process imports and collects all tests, which takes it seven seconds of a core: no more of them than `make test` has.
 test-fast: $(READY) ## run unit, contract and architecture tests without Postgres, with few examples for properties
-	$(RUN)/pytest -n 4 --hypothesis-profile=fast -m "not opencode and not slow" tests/unit tests/contract tests/architecture
+	$(RUN)/pytest -n 3 --hypothesis-profile=fast -m "not opencode and not slow" tests/unit tests/contract tests/architecture
 
 test: $(READY) $(PYRIGHT)/node_modules/.bin/pyright $(AXE)/node_modules/axe-core/axe.min.js ## run every test that needs neither the network nor OpenCode
 	$(TESTS) tests

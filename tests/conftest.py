@@ -1,5 +1,6 @@
 """Fixtures for every test: an empty home directory, no network, and property tests that are reproducible in CI."""
 
+import gc
 import os
 import re
 import signal
@@ -61,6 +62,17 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # a process of xdist hands its reports to the one that started it
         config.pluginmanager.register(SecondTries(read_flaky_tests(FLAKY_TESTS)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector away from modules and tests: these are hundreds of thousands of objects, and none is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

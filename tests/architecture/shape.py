@@ -6,9 +6,10 @@ Run as a script, it prints the report (`make shape`).
 import ast
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = Path(__file__).parents[2] / "src" / "weft"
 
@@ -77,6 +78,10 @@ def modules(source: Path = SOURCE) -> list[Path]:
     return sorted(source.rglob("*.py"))
 
 
+def directories(source: Path = SOURCE) -> list[Path]:
+    return sorted({path.parent for path in modules(source)})
+
+
 def name(path: Path, source: Path = SOURCE) -> str:
     return path.relative_to(source).as_posix()
 
@@ -97,10 +102,11 @@ def faults(path: Path, source: Path = SOURCE) -> list[str]:
         holds_api = path.parent == source / "api"
         return [] if holds_api else list(_faults_of_init(text, is_root=path.parent == source))
     tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
     return [
         *_faults_of_module(path, text, tree),
-        *_faults_of_definitions(tree),
-        *_faults_of_imports(text, tree),
+        *_faults_of_definitions(nodes),
+        *_faults_of_imports(text, tree, nodes),
     ]
 
 
@@ -120,85 +126,110 @@ def _faults_of_module(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
         yield "no docstring: say what this module is for"
 
 
-def _faults_of_definitions(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _faults_of_definitions(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, Function) and length(node) > FUNCTION_LINES:
             yield f"{node.name} has {length(node)} lines, {FUNCTION_LINES} are allowed"
         if isinstance(node, ast.ClassDef) and node.name.endswith(BANNED_ENDINGS):
             yield f"{node.name}: name a class for what it is"
 
 
-def _faults_of_imports(text: str, tree: ast.Module) -> Iterator[str]:
+def _faults_of_imports(text: str, tree: ast.Module, nodes: Sequence[ast.AST]) -> Iterator[str]:
     # Imports for types alone may be skipped at run time; the import contracts check them, too.
     typed = [
         node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ]
     top = {id(node) for node in (*tree.body, *(each for block in typed for each in block.body))}
     rows = text.splitlines()
-    for node in ast.walk(tree):
+    for node in nodes:
         late = isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in top
         if late and not LATE_IMPORT.search(rows[node.lineno - 1]):
             yield f"line {node.lineno}: import at the top, or say why not: # noqa: PLC0415  <reason>"
 
 
+class Facts(NamedTuple):
+    """What other modules must know of one: its length, what it defines, imports and uses."""
+
+    lines: int
+    classes: list[str]
+    definitions: list[str]  # functions and constants
+    imports: set[str]
+    used: set[str]
+
+
+def read_facts(path: Path) -> Facts:
+    text = path.read_text()
+    tree = ast.parse(text)
+    facts = Facts(
+        lines=lines(text),
+        classes=[node.name for node in tree.body if isinstance(node, ast.ClassDef)],
+        definitions=[defined for node in tree.body for defined in _list_defined(node)],
+        imports=set(),
+        used=set(),
+    )
+    for node in ast.walk(tree):
+        facts.used.update(_list_used(node))
+        if isinstance(node, ast.ImportFrom) and node.module:
+            facts.imports.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+    return facts
+
+
 def tree_faults(source: Path = SOURCE) -> list[str]:
     """Return what is wrong with the whole tree: class names used twice, modules that are too small, names that nobody uses."""
-    trees = {path: ast.parse(path.read_text()) for path in modules(source)}
+    # No syntax tree is kept: the garbage collector would go through all of them again and again.
+    facts = {path: read_facts(path) for path in modules(source)}
     return sorted(
         (
-            *_repeated_classes(trees, source),
-            *_small_modules(trees, source),
-            *_unused_names(trees, source),
+            *_repeated_classes(facts, source),
+            *_small_modules(facts, source),
+            *_unused_names(facts, source),
             *_list_participles(source),
         )
     )
 
 
-def _repeated_classes(trees: Mapping[Path, ast.Module], source: Path) -> Iterator[str]:
+def _repeated_classes(facts: Mapping[Path, Facts], source: Path) -> Iterator[str]:
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for path, tree in trees.items():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(name(path, source))
+    for path, each in facts.items():
+        for defined in each.classes:
+            places[defined].append(name(path, source))
     for found, where in places.items():
         if len(where) > 1:
             yield f"{found} means several classes: {', '.join(where)}"
 
 
-def _small_modules(trees: Mapping[Path, ast.Module], source: Path) -> Iterator[str]:
-    importers: defaultdict[str, set[Path]] = defaultdict(set)
-    for path, tree in trees.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for imported in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
-                    importers[imported].add(path)
-    for path in trees:
+def _small_modules(facts: Mapping[Path, Facts], source: Path) -> Iterator[str]:
+    importers: Counter[str] = Counter(imported for each in facts.values() for imported in each.imports)
+    for path, each in facts.items():
         where = name(path, source)
         dotted = ".".join((source.name, *path.relative_to(source).with_suffix("").parts))
-        is_small = path.name != "__init__.py" and lines(path.read_text()) < SMALL_LINES
-        if is_small and len(importers[dotted]) < 2 and where not in SMALL_FOR_A_REASON:
+        is_small = path.name != "__init__.py" and each.lines < SMALL_LINES
+        if is_small and importers[dotted] < 2 and where not in SMALL_FOR_A_REASON:
             yield f"{where} has under {SMALL_LINES} lines and one importer: put it where it is used, or give the reason in SMALL_FOR_A_REASON"
 
 
-def _unused_names(trees: Mapping[Path, ast.Module], source: Path) -> Iterator[str]:
+def _unused_names(facts: Mapping[Path, Facts], source: Path) -> Iterator[str]:
     """Yield functions and constants of modules that nothing in the source uses.
 
     `weft.testing` is for programs of others. Classes are left out: events are found by what they inherit from.
     """
-    used = {word for tree in trees.values() for node in ast.walk(tree) for word in _list_used(node)}
-    for path, tree in trees.items():
+    used = {word for each in facts.values() for word in each.used}
+    for path, each in facts.items():
         where = name(path, source)
-        for node in tree.body:
-            match node:
-                case ast.FunctionDef(name=defined) | ast.AsyncFunctionDef(name=defined):
-                    pass
-                case ast.Assign(targets=[ast.Name(id=defined)]) | ast.AnnAssign(target=ast.Name(id=defined)):
-                    pass
-                case _:
-                    continue
+        for defined in each.definitions:
             is_kept = defined in used or defined in USED_BY_TESTS or defined.startswith("__")
             if not is_kept and not where.startswith("testing/"):
                 yield f"{where}: nothing uses {defined}: remove it"
+
+
+def _list_defined(node: ast.stmt) -> list[str]:
+    match node:
+        case ast.FunctionDef(name=defined) | ast.AsyncFunctionDef(name=defined):
+            return [defined]
+        case ast.Assign(targets=[ast.Name(id=defined)]) | ast.AnnAssign(target=ast.Name(id=defined)):
+            return [defined]
+        case _:
+            return []
 
 
 def _list_used(node: ast.AST) -> list[str]:

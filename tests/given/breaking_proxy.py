@@ -8,6 +8,8 @@ from typing import Literal
 
 import httpx2
 
+from given.http_server import connect
+
 Break = Literal["before", "after"]
 
 
@@ -34,7 +36,7 @@ class BreakingProxy:
         if breaks and self._when == "before":
             self._act()
             return None
-        with suppress(httpx2.TransportError), httpx2.Client(base_url=self.to, timeout=60) as client:
+        with suppress(httpx2.TransportError), connect(self.to, timeout=60) as client:
             answer = client.request(method, path, headers=headers, content=body)
             if not breaks:
                 return answer

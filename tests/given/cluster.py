@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from given.http_server import make_project, prompt
+from given.http_server import connect, make_project, prompt
 from given.model_server import ModelServer, Scripts, open_model_server
 from given.postgres import get_server, make_url
 from given.serve_process import ServeProcess, start_serve
@@ -60,7 +60,7 @@ class EventListener:
             headers["authorization"] = f"Bearer {self._token}"
         try:
             with (
-                httpx2.Client(base_url=self._url, timeout=60) as client,
+                connect(self._url, timeout=60) as client,
                 client.stream("GET", self._path, headers=headers) as response,
             ):
                 for line in response.iter_lines():
@@ -118,7 +118,7 @@ class Node:
     def __init__(self, process: ServeProcess) -> None:
         self.process = process
         self.url = process.url
-        self.client = httpx2.Client(base_url=process.url, timeout=120)
+        self.client = connect(process.url, timeout=120)
 
     @property
     def pid(self) -> int:

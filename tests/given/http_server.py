@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ from weft.server.routes.table import list_routes
 
 ANSWERS: Sequence[Sequence[AnyMove]] = [[Say(text="Here is a short answer.")]] * 100_000
 JSON = {"content-type": "application/json"}
+NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class ProjectServer(Struct, frozen=True, kw_only=True):
@@ -62,6 +64,11 @@ class ProjectServer(Struct, frozen=True, kw_only=True):
         return response.status_code, body["name"]
 
 
+def connect(url: str, **options: Any) -> httpx2.Client:
+    """Return a client for a server on this machine, without certificates, which take longer to read than most tests run."""
+    return httpx2.Client(base_url=url, verify=NO_CERTIFICATES, **options)
+
+
 def prompt(words: str, **more: Any) -> dict[str, Any]:
     return {"parts": [{"type": "text", "text": words}], **more}
 
@@ -79,7 +86,7 @@ def make_project(path: Path) -> Path:
 def stream_events(server: ProjectServer, path: str) -> Iterator[Iterator[dict[str, Any]]]:
     """Yield the events of a stream. The first one has been read."""
     with (
-        httpx2.Client(base_url=server.url, timeout=60) as client,
+        connect(server.url, timeout=60) as client,
         client.stream("GET", path) as response,
     ):
         assert response.headers["content-type"] == "text/event-stream"
@@ -135,7 +142,7 @@ def serve_project(
         watch_files=lambda directory, tell: watch_files(directory, env, tell),
     )
     server = HttpServer(setup, list_routes(**(routes or {})))
-    with run_in_thread(server) as url, httpx2.Client(base_url=url, timeout=30) as client:
+    with run_in_thread(server) as url, connect(url, timeout=30) as client:
         yield ProjectServer(url=url, project=at, client=client, notes=notes)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import httpx2
 from msgspec import Struct
 
-from given.http_server import make_project, run_in_thread
+from given.http_server import connect, make_project, run_in_thread
 from weft.host.clock import SystemClock
 from weft.local.open import OpenOptions, open_directory
 from weft.local.tokens import TokenStore
@@ -87,7 +87,7 @@ class TeamServer(Struct, frozen=True, kw_only=True):
         """Return a client with a token, or that of the administrator."""
         login = {"authorization": f"Bearer {secret}"} if secret is not None else {}
         auth = ("opencode", PASSWORD) if secret is None else None
-        return httpx2.Client(base_url=self.url, timeout=30, headers=login, auth=auth)
+        return connect(self.url, timeout=30, headers=login, auth=auth)
 
     def admit(
         self, name: str, scope: TokenScope = "run", limits: PrincipalLimits | None = None, principal: str = ""

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
@@ -137,14 +137,17 @@ async def write_forever(url: str, seed: int, first: int, acknowledged: str) -> N
             os.write(log, b"%d\n" % number)
 
 
-async def check(url: str, seed: int, last: int, *, anew: bool) -> dict[str, Any]:
-    """Report which of the two valid states is stored: with the interrupted batch, or without it."""
-    reference, root = MemoryStore(), url.partition(":")[2]
+async def apply_batches(store: Store, seed: int, numbers: range) -> None:
+    for number in numbers:
+        await store.apply(*batch(seed, number))
+
+
+async def check(url: str, reference: Store, interrupted: Sequence[Durable], *, anew: bool) -> dict[str, Any]:
+    """Report which of the two valid states is stored: with the interrupted batch, or, as in the reference, without it."""
+    root = url.partition(":")[2]
     noted = len(_list_names(f"{root}/.weft/redo"))
-    for number in range(last + 1):
-        await reference.apply(*batch(seed, number))
     before = await read_all(reference)
-    await reference.apply(*batch(seed, last + 1))
+    await reference.apply(*interrupted)
     after = await read_all(reference)
     async with (open_store if anew else open_beside)(url) as store:
         await wait_for_server(store)
@@ -169,18 +172,24 @@ def kill_repeatedly(url: str, place: str, seed: str, kills: str) -> dict[str, An
 
 def _kill_repeatedly(url: str, acknowledged: str, seed: int, kills: int) -> dict[str, Any]:
     random, last, noted, states = Random(seed), -1, 0, {"before": 0, "after": 0}
+    reference, applied = MemoryStore(), -1
     for kill in range(kills):
         open(acknowledged, "wb").close()
         pid, reading = fork_child(partial(write_forever, url, seed, last + 1, acknowledged))
         while last_acknowledged(acknowledged, last) == last:  # until it writes
             if os.waitpid(pid, os.WNOHANG) != (0, 0):
                 return {"kill": kill, "died": os.read(reading, 10_000).decode()}
+            time.sleep(0.001)  # the writer needs the core
         time.sleep(random.uniform(0, LONGEST))
         os.kill(pid, signal.SIGKILL)
         os.close(reading)
         os.waitpid(pid, 0)
         last = last_acknowledged(acknowledged, last)
-        found = wait_for_answer(*fork_child(partial(check, url, seed, last, anew=kill % 2 == 0)))
+        asyncio.run(apply_batches(reference, seed, range(applied + 1, last + 1)))
+        applied = last
+        # The child has a copy of the reference, and changes that alone.
+        judge = partial(check, url, reference, batch(seed, last + 1), anew=kill % 2 == 0)
+        found = wait_for_answer(*fork_child(judge))
         noted += found.pop("noted", 0) > 0
         if found not in ({"state": state, "left": [], "kept": True} for state in states):
             return {"kill": kill, "last": last, "found": found}

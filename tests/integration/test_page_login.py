@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from given.http_server import ProjectServer, serve_project
+from given.http_server import ProjectServer, connect, serve_project
 from weft.local.tokens import LOGINS_KEY, LoginStore
 from weft.server.access import AccessPolicy
 from weft.server.page_login import LOGIN_SECONDS, PageLogins
@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[ProjectServer]:
 @pytest.fixture
 def browser(server: ProjectServer) -> Iterator[httpx2.Client]:
     """A client that keeps cookies and knows no password."""
-    with httpx2.Client(base_url=server.url, timeout=60) as client:
+    with connect(server.url, timeout=60) as client:
         yield client
 
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from given.engine import open_engine, text_prompt
-from given.http_server import ProjectServer, prompt, serve_project
+from given.http_server import ProjectServer, connect, prompt, serve_project
 from weft.errors import SharingError
 from weft.model.input import SessionInput
 from weft.page.document import LIVE_POLICY, STATIC_POLICY
@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[ProjectServer]:
 
 @pytest.fixture
 def anonymous(server: ProjectServer) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=60) as client:
+    with connect(server.url, timeout=60) as client:
         yield client
 
 

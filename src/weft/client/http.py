@@ -6,6 +6,7 @@ An error answer is raised as the error that `weft.local` raises.
 import asyncio
 import random
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, overload
@@ -169,7 +170,8 @@ class ServerConnection:
         is_basic = address.password is not None and not address.is_token
         self.login = (address.username, address.password or "") if is_basic else None
         self.connecting: set[asyncio.Future[None]] = set()
-        local = is_loopback_host(urlsplit(address.url).hostname or "")
+        parts = urlsplit(address.url)
+        local = is_loopback_host(parts.hostname or "")
         headers = {"user-agent": f"weft/{VERSION}"}
         if address.is_token:
             headers["authorization"] = f"Bearer {address.password}"
@@ -182,6 +184,8 @@ class ServerConnection:
             timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             trust_env=not local,  # a proxy cannot reach this machine
+            # HTTP needs no certificates, and reading all of them takes longer than a request. Without any, TLS would refuse every server.
+            verify=True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         )
 
     @property

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from weft.client.address import Address, resolve_address
-from weft.client.http import to_error
+from weft.client.http import ConnectionOptions, ServerConnection, to_error
 from weft.errors import (
     ConfigError,
     InvalidInputError,
@@ -31,6 +31,14 @@ def test_an_address_is_shown_without_its_password() -> None:
     with pytest.raises(InvalidInputError) as refused:
         resolve_address("ftp://ada:secret@example.test", {})
     assert "secret" not in str(refused.value)
+
+
+async def test_certificates_are_read_for_https_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    plain = ServerConnection(Address(url="http://example.test:4096"), ConnectionOptions())
+    await plain.close()
+    with pytest.raises(FileNotFoundError):
+        ServerConnection(Address(url="https://example.test"), ConnectionOptions())
 
 
 def test_the_local_password_is_not_sent_to_another_machine(tmp_path: Path) -> None:

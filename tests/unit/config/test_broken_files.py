@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from given.examples import examples
 from weft.config.check import check_config
 from weft.config.jsonc import JsoncDocument
 from weft.config.load import LoadedConfig
@@ -352,7 +353,7 @@ junk = st.recursive(
 
 
 @given(st.dictionaries(names, junk, max_size=6))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_json_value_stops_loading(home: Any, value: dict[str, Any]) -> None:
     home.write(home.config / "opencode.json", json.dumps(value))
     assert isinstance(home.load().config, Config)

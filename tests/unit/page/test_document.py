@@ -9,10 +9,11 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from given.examples import examples
 from given.session_exports import AT, MODEL, export, info, with_parts, with_text
 from weft.model.failure import unknown_failure
 from weft.model.ids import MessageID, PartID, SessionID
@@ -238,7 +239,7 @@ def sessions(draw: st.DrawFn) -> SessionExport:
     )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(sessions(), st.sampled_from(["file", "live"]))
 def test_conversation_text_never_becomes_markup(session: SessionExport, kind: PageKind) -> None:
     page = render_page(SharedSession(id="x", export=session), kind=kind)

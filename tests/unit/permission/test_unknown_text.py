@@ -1,9 +1,10 @@
 """Rules for texts with unknown parts, and for programs of which nobody knows what they write."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from given.examples import examples
 from given.gate_harness import rules
 from weft.model.permission import mark_unknown
 from weft.permission.rules import ask_before_writers, evaluate, judge, matches, may_match, surely_matches
@@ -39,7 +40,7 @@ LETTERS = st.text(alphabet="ab ", max_size=4)
 PATTERNS = st.text(alphabet="ab *?", max_size=6)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(LETTERS, LETTERS, LETTERS, PATTERNS)
 def test_matching_an_unknown_text_is_right_for_every_value(
     before: str, inside: str, after: str, pattern: str
@@ -51,7 +52,7 @@ def test_matching_an_unknown_text_is_right_for_every_value(
         assert may_match(text, pattern)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(LETTERS, LETTERS, PATTERNS)
 def test_matching_an_optional_word_is_right_with_and_without_it(
     before: str, inside: str, pattern: str

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from itertools import count
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
+from given.examples import examples
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
 from weft.model.project import Project
 from weft.project.facts import (
@@ -136,7 +137,7 @@ def change_disk(world: World, draw: Callable[..., object], *, strips: bool = Tru
     deeds[str(draw(st.sampled_from(sorted(deeds))))]()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_every_directory_keeps_its_own_project(data: st.DataObject) -> None:
     world = World()
@@ -151,7 +152,7 @@ def test_every_directory_keeps_its_own_project(data: st.DataObject) -> None:
             assert named.setdefault(world.disk[path].soul, id) == id
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_no_two_directories_share_a_project_after_unseen_changes(data: st.DataObject) -> None:
     world = World()

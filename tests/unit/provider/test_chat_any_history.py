@@ -4,13 +4,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec.structs import replace
 
 from fake import anthropic as fake_anthropic
 from fake import openai as fake_openai
 from fake.anthropic import signature_of
 from fake.openai import STRICT, ServerDialect
+from given.examples import examples
 from given.history_strategies import histories
 from given.model_requests import request
 from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED, TEXT_ONLY
@@ -50,7 +51,7 @@ def sign_reasoning(history: list[MessageWithParts]) -> list[MessageWithParts]:
 @pytest.mark.parametrize("options", [{}, THINKING], ids=["quiet", "thinking"])
 @pytest.mark.parametrize("tools", [(), (READ,)], ids=["no tools", "a tool"])
 @given(history=histories(*MADE_BY))
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_any_history_is_valid_for_anthropic(
     tools: Any, options: Any, history: list[MessageWithParts]
 ) -> None:
@@ -61,7 +62,7 @@ def test_any_history_is_valid_for_anthropic(
 
 @pytest.mark.parametrize("model", [GPT, MISTRAL, LOCAL, TEXT_ONLY, ROUTED], ids=lambda model: model.id)
 @given(history=histories(*MADE_BY))
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_any_history_is_valid_for_chat_completions(model: Model, history: list[MessageWithParts]) -> None:
     shown = to_model_messages(history, model)
     asked = request(model, *shown, tools=(READ,), temperature=0.5, max_output=1000)

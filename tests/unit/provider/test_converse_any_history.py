@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from fake.converse_rules import check_request
+from given.examples import examples
 from given.history_strategies import histories
 from given.model_requests import READ, request
 from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
@@ -21,7 +22,7 @@ THINKING = {"reasoningConfig": {"type": "enabled", "budgetTokens": 4000, "maxRea
 @pytest.mark.parametrize("options", [{}, THINKING], ids=["plain", "thinking"])
 @pytest.mark.parametrize("model", [ON_BEDROCK, NOVA, QWEN_ON_BEDROCK], ids=["claude", "nova", "qwen"])
 @given(history=histories(*MADE_BY))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_any_history_gives_a_valid_request(
     model: Model, options: dict[str, object], history: list[MessageWithParts]
 ) -> None:

@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from fake.gemini_rules import check_request
+from given.examples import examples
 from given.history_strategies import histories
 from given.model_requests import GEMINI_2, GEMINI_3, READ, request
 from weft.context.history import to_model_messages
@@ -18,7 +19,7 @@ MADE_BY = (("google", "gemini-2.5-flash"), ("google", "gemini-3-pro-preview"), (
 
 @pytest.mark.parametrize("model", [GEMINI_2, GEMINI_3], ids=["2.5", "3"])
 @given(history=histories(*MADE_BY))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_any_history_gives_a_valid_request(model: Model, history: list[MessageWithParts]) -> None:
     asked = request(model, *to_model_messages(history, model), tools=(READ,), temperature=0.5)
     body = msgspec.json.decode(to_bytes(to_body(asked)))

@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fake.gemini_rules import check_request
+from given.examples import examples
 from weft.provider.gemini.request import to_parameters, to_schema
 from weft.tool.contract import schema_of
 from weft.tool.registry import TOOLS
@@ -141,7 +142,7 @@ ANYTHING = st.recursive(
 
 
 @given(schema=st.dictionaries(KEYWORDS, ANYTHING, max_size=6))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @example(
     schema={"properties": None, "required": None, "allOf": [{"properties": {"a": {}}, "required": ["a"]}]}
 )

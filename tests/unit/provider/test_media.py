@@ -6,10 +6,11 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from given.examples import examples
 from given.models import CLAUDE, GPT, TEXT_ONLY
 from weft.model.catalog import Model
 from weft.provider.anthropic.request import MEDIA_LIMITS, to_body
@@ -147,7 +148,7 @@ def test_without_pillow_the_hint_names_the_extra(monkeypatch: pytest.MonkeyPatch
 
 
 @given(st.sampled_from(sorted(MIMES)), st.integers(1, 300), st.integers(1, 300))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_image_sizes_match_those_of_pillow(format: str, width: int, height: int) -> None:
     assert measure_image(draw_picture(width, height, format)) == (width, height)
 
@@ -189,7 +190,7 @@ def test_arbitrary_bytes_have_a_size_or_none(mime: str, data: bytes) -> None:
     st.integers(1, 400),
     st.integers(16, 300),
 )
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_any_image_is_shrunk_to_its_limit_and_keeps_its_proportions(
     format: str, mode: str, width: int, height: int, pixels: int
 ) -> None:

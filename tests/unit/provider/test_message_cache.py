@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec.structs import replace
 
+from given.examples import examples
 from given.history_strategies import histories
 from given.model_requests import request
 from given.models import CLAUDE, GPT, MISTRAL, ROUTED
@@ -39,7 +40,7 @@ Body = Callable[[ModelRequest, Any], dict[str, Any]]
     ids=["chat", "mistral", "marked chat", "anthropic", "responses"],
 )
 @given(history=histories(*MADE_BY))
-@settings(deadline=None, max_examples=50)
+@examples(50)
 def test_a_cached_request_equals_one_built_from_scratch(
     model: Model, to_body: Body, way: str, history: list[MessageWithParts]
 ) -> None:
@@ -63,7 +64,7 @@ def test_a_cached_request_equals_one_built_from_scratch(
     ids=["chat", "mistral", "marked chat", "anthropic", "responses"],
 )
 @given(history=histories(*MADE_BY), other=histories(*MADE_BY))
-@settings(deadline=None, max_examples=50)
+@examples(50)
 def test_a_conversation_that_grows_equals_one_built_from_scratch(
     model: Model, to_body: Any, way: str, history: list[MessageWithParts], other: list[MessageWithParts]
 ) -> None:

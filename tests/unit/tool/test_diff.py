@@ -3,9 +3,10 @@
 import subprocess
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from given.examples import examples
 from weft.tool.changes import Diff, make_diff
 
 HEAD = "Index: a.txt\n" + "=" * 67 + "\n--- a.txt\n+++ a.txt\n"
@@ -59,7 +60,7 @@ lines = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=15).map(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(before=lines, after=lines)
 def test_git_applies_the_diff(tmp_path_factory, before: str, after: str) -> None:  # type: ignore[no-untyped-def]
     directory: Path = tmp_path_factory.mktemp("apply")

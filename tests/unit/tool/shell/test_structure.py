@@ -3,9 +3,10 @@
 import shlex
 from functools import reduce
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from given.examples import examples
 from given.gate_harness import rules
 from weft.local.permissions import explain
 from weft.tool.shell.judgement import judge_command
@@ -109,13 +110,13 @@ structures = st.builds(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(structures)
 def test_a_forbidden_command_is_found_in_any_structure(command: str) -> None:
     assert explain(command, WHERE, NO_RM).verdict != "allow"
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.sampled_from(AROUND), max_size=3))
 def test_a_parsed_command_is_denied(around: list[str]) -> None:
     """A command that can be parsed is denied, not merely asked about."""
@@ -128,7 +129,7 @@ def test_a_parsed_command_is_denied(around: list[str]) -> None:
 SHELL = st.text(alphabet="ab rm/.'\"\\$(){}[]<>|&;`~*?=!#\n\t-_0@:,+%^", max_size=60)
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(st.one_of(st.text(max_size=200), SHELL))
 @example("\udc80")
 @example("⟦")
@@ -150,7 +151,7 @@ def test_judging_does_not_fail_if_a_directory_changes_meanwhile() -> None:
     assert judge_command("zip -r x /proc/1", WHERE).requests
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(SHELL)
 def test_every_text_is_requested_as_a_command(text: str) -> None:
     assert [each.permission for each in judge_command(text, WHERE).requests].count("bash") == 1
