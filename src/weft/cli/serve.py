@@ -145,7 +145,7 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=REPOSITORY",
-        help="offer a git workspace: sessions in it get a checkout of their own, which any node with the workspace can go on with (repeatable)",
+        help="offer a git workspace: sessions in it get a checkout of their own, in which any node that offers the workspace can continue them (repeatable)",
     )
     add(
         "--workspace-root",

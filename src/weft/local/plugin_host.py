@@ -335,7 +335,8 @@ State = Literal["loaded", "failed", "held back", "passed over"]
 class PluginRow(Struct, frozen=True, kw_only=True):
     """One plugin as `weft plugin list` shows it.
 
-    `kind` is `file`, `tools`, `module`, `package` or `command`. `why` says what is wrong, if anything is.
+    `kind` is `file`, `tools`, `module`, `package` or `command`. What is held back has the kind `plugin`, `tool` or `hook`, and what is
+    passed over has `other`. `why` says what is wrong, if anything is.
     """
 
     name: str

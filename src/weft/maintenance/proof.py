@@ -120,7 +120,7 @@ class _Comparison:
         self._shared = shared
         self._twice: list[str] = []
         self._documents = {} if export is None else self._list_documents(export)
-        # When somebody else last wrote the session's document, and the entry before which that was noticed.
+        # When another program last wrote the session's document (ms), None if none did.
         self._touched = self._find_touch()
 
     def _list_documents(self, export: SessionExport) -> Mapping[str, _Document]:
@@ -271,7 +271,7 @@ def _merge_uncovered(findings: list[ProofFinding]) -> list[ProofFinding]:
 
 
 def _check_costs(export: SessionExport, chain: Chain) -> Iterator[ProofFinding]:
-    """Add costs up again: a message contains its steps, and the total of the session its messages."""
+    """Add costs up again. A message must cost at least as much as its steps, and a session as much as its messages."""
     counted = Decimal(0)
     ledger = get_weft_data(export.info).spent
     for message in export.messages:
