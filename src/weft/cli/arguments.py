@@ -85,7 +85,11 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def add_full(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--full", action="store_true", help="begin in the full screen; Ctrl-X f switches to inline mode and back")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="begin in the full screen; Ctrl-X f switches to inline mode and back",
+    )
 
 
 def parse_count(text: str) -> int:

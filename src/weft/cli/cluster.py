@@ -64,13 +64,13 @@ async def _drain(given: str | None, node: str) -> list[str]:
 
 
 def _get_cluster(log: SessionLog | None) -> ClusterStore:
-    if log is None or log.whole is None:
+    if log is None or log.shared_log is None:
         raise InvalidInputError(
             "store",
             "only a Postgres store has nodes",
             hint="pass --store postgres://USER@HOST/DATABASE, or set WEFT_STORE",
         )
-    return log.whole.cluster
+    return log.shared_log.cluster
 
 
 def print_status(status: ClusterStatus) -> None:
@@ -93,7 +93,9 @@ def print_status(status: ClusterStatus) -> None:
     print(f"{paint.bold('leases')}  {len(status.leases)}")
     for lease in status.leases[:SHOWN_LEASES]:
         age = format_duration(round(lease.age * 1000))
-        print(f"  {lease.session}  {sanitize(lease.owner)}  held for {age}, valid for {lease.left:.0f} s more")
+        print(
+            f"  {lease.session}  {sanitize(lease.owner)}  held for {age}, valid for {lease.left:.0f} s more"
+        )
     if len(status.leases) > SHOWN_LEASES:
         print(f"  … and {len(status.leases) - SHOWN_LEASES} more (--format json lists all)")
 

@@ -144,7 +144,7 @@ async def _prompt_locally(args: argparse.Namespace, text: str, stop: StopSignals
         directory=args.dir,
         env=os.environ,
         store=args.store,
-        answered=interactive,
+        can_ask=interactive,
         one_shot=True,
         tape=to_tape(args),
         share_url=await find_share_url(args),

@@ -30,7 +30,7 @@ class QuestionGate:
 
     async def ask(self, request: QuestionRequest, *, agent: str = "") -> Answers:
         """Return one list of answers for each question. Raise `DismissedError`, or `NobodyError` if nobody answers."""
-        if not self._policy.answered:
+        if not self._policy.can_ask:
             raise NobodyError(request=request.id)
         open_request = OpenRequest(
             question=request,

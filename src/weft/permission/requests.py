@@ -272,7 +272,7 @@ class RequestQueue:
         await self._store_request(request)
         if on_asked is not None:
             on_asked(request)
-        if not self._policy.answered:
+        if not self._policy.can_ask:
             await self._kind.publish(self._kind.to_asked(request))
             await self._kind.publish(self._kind.to_answered(request, self._no_answer()))
             raise NobodyError(request=request.id)

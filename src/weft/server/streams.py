@@ -29,7 +29,7 @@ from weft.server.http_server import HttpServer
 from weft.server.metrics import EventMetrics, format_metric
 from weft.server.request import find_directory
 from weft.server.response import Receive, Scope, Send, read_headers, send_error, to_error_response
-from weft.server.resume import MissedEventReader, hear_everything, make_directory_filter
+from weft.server.resume import MissedEventReader, make_directory_filter, want_everything
 
 HEARTBEAT_SECONDS: Final = 10.0
 HEADERS: Final = [
@@ -278,7 +278,7 @@ class DirectoryEventsEndpoint:
             return
         feed, log = opened.feed, self._server.counter.log
         is_named = bool(find_directory(scope["query_string"], read_headers(scope)))
-        hears = make_directory_filter(feed, hears_relayed=not is_named)
+        is_wanted = make_directory_filter(feed, hears_relayed=not is_named)
         granularity: Granularity = "deltas" if _read_query(scope).get("deltas") in {"1", "true"} else "whole"
         style = StreamStyle(granularity=granularity, wrapped=False)
 
@@ -293,7 +293,7 @@ class DirectoryEventsEndpoint:
             style,
             ends_with_feed=True,
             find_feed=find_feed,
-            missed=None if log is None else MissedEventReader(log, lambda: (opened,), hears),
+            missed=None if log is None else MissedEventReader(log, lambda: (opened,), is_wanted),
         )
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 
@@ -319,7 +319,7 @@ class GlobalEventsEndpoint:
             find_feed=lambda directory, _: directories.find_feed(directory),
             missed=None
             if log is None
-            else MissedEventReader(log, lambda: directories.list_open().values(), hear_everything),
+            else MissedEventReader(log, lambda: directories.list_open().values(), want_everything),
         )
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 

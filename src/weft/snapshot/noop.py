@@ -1,4 +1,4 @@
-"""The snapshot contract when snapshots are switched off: nothing is tracked and nothing can be restored."""
+"""The snapshot contract without a directory for snapshots: nothing is tracked and nothing can be restored."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
