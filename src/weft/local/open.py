@@ -252,7 +252,7 @@ def to_workspace_sources(
 ) -> WorkspaceSources:
     """Return what the workspace shows to front ends. Its warnings were reported when the directory was opened."""
 
-    @cache  # an object: it remembers the logins that were begun
+    @cache  # always the same object, because it holds the logins that were begun
     def get_logins() -> LoginMethods:
         from weft.local.logins import find_login_methods  # noqa: PLC0415  a run needs no login
 

@@ -86,7 +86,7 @@ class QuestionGate:
             pass
 
     async def end_run(self, session: SessionID) -> None:
-        """End a run: withdraw questions of an earlier run that this one did not ask again."""
+        """Handle the end of a run: withdraw questions of an earlier run that this one did not ask again."""
         with suppress(StoreError):
             await self._requests.end_run(session)
 

@@ -158,7 +158,7 @@ class EventCounter:
         self.closed = 0
         self.listeners = 0
         self.ended = False
-        # Since the first of them listened, to any feed: one that reconnects needs what happened meanwhile.
+        # True from the first such listener to any feed on, also after it has left: one that reconnects needs what happened meanwhile.
         self.has_pages = False
         self.has_delta_listeners = False
 

@@ -85,7 +85,7 @@ class DayLedger:
         self._stored_day = default.day
 
     async def _make_default_page(self, now: int) -> DayPage:
-        """Return the page to use if none is stored for today. If none is, it has the spending of today's sessions."""
+        """Return the page to use if none is stored for today: with what today's sessions have spent. If one is stored, return an empty page."""
         day = day_of(now)
         page = DayPage(day=day)
         if self._stored_day == day:

@@ -22,7 +22,7 @@ REASON: Final = "snapshots are switched off"
 
 
 class NoSnapshots:
-    """Tracks nothing. `reason` says why, or who switched snapshots off."""
+    """Tracks nothing. `reason` says why."""
 
     def __init__(self, reason: str = REASON) -> None:
         self._reason = reason
