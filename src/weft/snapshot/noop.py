@@ -18,7 +18,7 @@ from weft.snapshot.contract import (
 )
 from weft.snapshot.entry import FileEntry
 
-REASON: Final = "snapshots are switched off"
+REASON: Final = "there is no directory for snapshots"
 
 
 class NoSnapshots:
