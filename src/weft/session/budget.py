@@ -137,7 +137,7 @@ class GroupPage(Wire, frozen=True, kw_only=True):
 class GroupLedger:
     """The spending of sessions that share one budget, over all processes: it is kept in the store, like that of the day.
 
-    Sessions that run at the same time reserve from the same budget, so together they cannot spend more than it.
+    Sessions that run at the same time reserve from the same budget, so together they keep to it as a single session would.
     """
 
     def __init__(self, store: Store) -> None:
