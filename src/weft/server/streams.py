@@ -139,16 +139,18 @@ class ServerEventStream:
         if number is None or None in positions.values():
             with suppress(CursorLostError):
                 if self._missed is not None:
-                    return self._to_missed(start, await self._missed.read(after, list(self._positions)))
+                    return self._to_first_frames(start, await self._missed.read(after, list(self._positions)))
             return self._to_frame(CONNECTED_BODY) + start + self._to_frame(encode_resync("too old"))
         self._positions.update(
             {feed: position for feed, position in positions.items() if position is not None}
         )
         return self._to_frame(CONNECTED_BODY)
 
-    def _to_missed(self, start: bytes, missed: Sequence[MissedEvent]) -> bytes:
-        """Return the first frames of a listener that gets what it missed. Only the last one has an id: a listener that is cut off
-        before it resumes once more from where it was."""
+    def _to_first_frames(self, start: bytes, missed: Sequence[MissedEvent]) -> bytes:
+        """Return the first frames of a listener that gets what it missed from the change log.
+
+        Only the last one has an id: a listener that is cut off before it resumes once more from where it was.
+        """
         *frames, last = [
             self._to_frame(CONNECTED_BODY),
             *(self._to_frame(encode_event(each.event), each) for each in missed),
