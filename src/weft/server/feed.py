@@ -193,7 +193,7 @@ class EventCounter:
         self.signal.wake()
 
     def find(self, id: str) -> int | None:
-        """Return the number in one of our ids, or None if a later event was lost with a closed feed."""
+        """Return the number in an id; None if it is not one of ours, or if a later event was lost with a closed feed."""
         name, number = parse_number(id)
         return number if name == self.name and self.closed <= number <= self.last else None
 

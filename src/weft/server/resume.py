@@ -1,4 +1,4 @@
-"""Read the events that a listener missed before this server started: changes from the store's change log, and what is going on now."""
+"""Read what a listener missed and no feed holds any more, as after a restart: from the store's change log, and what is going on now."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence

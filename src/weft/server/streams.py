@@ -57,7 +57,8 @@ class ServerEventStream:
 
     With `ends_with_feed` the stream ends when its feed does: a client of OpenCode then reconnects and reads everything again.
     With a cluster, a listener that resumes gets what it missed from the log: `find_feed` returns the feed of an event in it, None
-    if the listener does not listen to that. With `missed`, a listener resumes also after a restart.
+    if the listener does not listen to that. With `missed`, a listener also resumes if the feeds no longer hold what it
+    missed, as after a restart.
     """
 
     def __init__(
