@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from given.engine import ECHO, NOW, PLACE, Engine, open_engine, text_prompt
 from given.gate_harness import make_caller, make_gate_harness, run_alongside
 from given.undo_harness import call_bash, open_undo_harness
+from weft.cli.follow import AutoReject
+from weft.cli.questions import PendingQuestions
 from weft.errors import ConflictError, LeaseLostError, RejectedError
 from weft.local.permissions import PermissionSettings, make_gate_storage, permission_project
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
@@ -100,6 +102,21 @@ async def test_a_request_is_asked_again_with_the_same_id_when_the_session_contin
             await running
         assert isinstance(await call_of(engine, session), CompletedState)
         assert await engine.api.list_permissions() == []
+
+
+async def test_a_front_end_whose_answer_comes_second_carries_on(tmp_path: Path) -> None:
+    async with open_engine_in(tmp_path, CALL, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        async with run_alongside(engine.api.prompt(session, text_prompt("go"))) as [running]:
+            [asked] = await wait_for_events(engine, PermissionAsked)
+            await engine.api.reply_permission(asked.request.id, "once")
+            await running
+        async with asyncio.TaskGroup() as tasks:
+            AutoReject(engine.api, tasks).feed(asked)
+        pending = PendingQuestions(engine.api)
+        pending.add(asked.request)
+        assert await pending.answer("reject")
+        assert isinstance(await call_of(engine, session), CompletedState)
 
 
 async def test_an_answer_given_between_two_runs_is_used_once(tmp_path: Path) -> None:
