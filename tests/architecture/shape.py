@@ -34,7 +34,7 @@ SMALL_FOR_A_REASON = {
     "provider/gemini/adapter.py": "found by its name in the catalogue",
     "provider/catalog/fetch.py": "loads HTTP, which only a refresh needs",
     "provider/demo.py": "loaded for the demo alone",
-    "share/delivery.py": "loaded only if a session is shared",
+    "share/sender.py": "loaded only if a session is shared",
     "testing/clock.py": "offered to users",
     "testing/pytest_plugin.py": "found by pytest",
     "testing/replay.py": "offered to users",

@@ -11,16 +11,16 @@ from weft.local.permissions import PermissionSettings
 from weft.permission.policy import AskPolicy
 from weft.testing.api_client_tools import CLIENT_TOOL_CHECKS, SCRIPT
 
-ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
+CAN_ASK = PermissionSettings(policy=AskPolicy(can_ask=True))
 
 
 @pytest.fixture(params=["in process", "over HTTP"])
 async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
     if request.param == "in process":
-        async with open_local(*SCRIPT, permissions=ANSWERED) as local:
+        async with open_local(*SCRIPT, permissions=CAN_ASK) as local:
             yield local
     else:
-        async with open_served_engine(*SCRIPT, permissions=ANSWERED) as (url, _), connect(url) as remote:
+        async with open_served_engine(*SCRIPT, permissions=CAN_ASK) as (url, _), connect(url) as remote:
             yield remote
 
 

@@ -99,7 +99,7 @@ def test_a_signal_ends_the_command_with_everything_settled(project: Path) -> Non
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == 1
         process.send_signal(signal.SIGTERM)
-        # The pipe stays open until it has ended: else it might see an editor that hangs up first.
+        # The pipe stays open until the process has ended; otherwise it might see the editor disconnect first.
         assert (process.wait(timeout=60), process.stderr.read()) == (143, b"")
 
 

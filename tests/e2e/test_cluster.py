@@ -206,7 +206,7 @@ def test_a_listener_that_moves_to_another_node_misses_nothing_and_receives_nothi
         whole, first = EventListener(b.url), EventListener(a.url)
         a.submit(session, "speak")
         first.wait_for("message.part.delta", session, "word")
-        first.stop()  # with the next line
+        first.stop()  # at the end of the next frame
         cluster.model.go_on.set()
         whole.wait_for("session.idle", session)
         first.ended.wait(60)

@@ -55,7 +55,7 @@ def test_printing_the_version_imports_almost_nothing(tmp_path: Path) -> None:
     assert 0 < ours < MOST["--version"]
 
 
-def test_listing_sessions_imports_nothing_of_a_run(tmp_path: Path) -> None:
+def test_listing_sessions_imports_few_modules(tmp_path: Path) -> None:
     _, ours = finish(start("session", "list", cwd=tmp_path))
     assert 0 < ours < MOST["session list"]
 

@@ -175,7 +175,7 @@ class World:
             budgets=settings.budgets,
             deadlines=settings.deadlines,
             subtasks=SubtaskLimits(seconds=600),
-            permissions=PermissionSettings(policy=AskPolicy(answered=True)),
+            permissions=PermissionSettings(policy=AskPolicy(can_ask=True)),
             seed=self.random.randrange(1000),
         ) as engine:
             engine.api.bus.watch(self._check_event)

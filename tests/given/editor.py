@@ -230,7 +230,7 @@ async def open_pipe(
     store = f"file:{tmp_path / 'storage'}"
 
     def options_for(directory: str) -> OpenOptions:
-        return OpenOptions(directory=directory, env=env, store=store, answered=True, models=models)
+        return OpenOptions(directory=directory, env=env, store=store, can_ask=True, models=models)
 
     noted = [] if notes is None else notes
     setup = AgentSetup(

@@ -87,7 +87,7 @@ def make_gate_harness(
     context = GateContext(clock=clock, mint=mint, project=project, publish=tell)
     store: Store = FileStore(root) if root else MemoryStore()
     storage = make_gate_storage(store, project, persistent=bool(root))
-    said = replace(AskPolicy(answered=True, person="ada", owner="here"), **terms)
+    said = replace(AskPolicy(can_ask=True, person="ada", owner="here"), **terms)
     return GateHarness(
         gate=Gate(storage, context, said),
         questions=QuestionGate(storage.asked, context, said),

@@ -128,7 +128,7 @@ def serve_project(
                 directory=directory,
                 env=env,
                 store=f"file:{tmp_path / 'storage'}",
-                answered=True,
+                can_ask=True,
                 models=(model,),
                 share_url=pages,
             )

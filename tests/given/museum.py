@@ -1,4 +1,7 @@
-"""Stores that earlier versions wrote, kept in tests/museum. tools/museum.py adds to them."""
+"""The museum of stores: each exhibit in tests/museum is a store as an earlier version of weft or OpenCode wrote it.
+
+Every version must open them all. tools/museum.py adds to them.
+"""
 
 import gzip
 import hashlib

@@ -128,7 +128,7 @@ def serve_team(
                 directory=directory,
                 env=env,
                 store=url,
-                answered=True,
+                can_ask=True,
                 models=(model,),
                 share_url="http://127.0.0.1",
                 caller=caller,

@@ -80,7 +80,9 @@ async def test_invalid_parameters_and_unknown_methods_are_errors(tmp_path: Path)
 
 
 @pytest.mark.parametrize("capabilities", [-1.5, False, {"fs": 3}, {"elicitation": []}, {"terminal": "yes"}])
-async def test_invalid_capabilities_count_as_none(tmp_path: Path, capabilities: Any) -> None:
+async def test_initialize_is_answered_whatever_capabilities_an_editor_sends(
+    tmp_path: Path, capabilities: Any
+) -> None:
     asked = {**INITIALIZE, "params": {"protocolVersion": 1, "clientCapabilities": capabilities}}
     async with open_pipe(tmp_path) as (reader, writer):
         writer.write(json.dumps(asked).encode() + b"\n")

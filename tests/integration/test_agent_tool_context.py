@@ -18,7 +18,7 @@ from weft.testing import Script
 OpenAgent = Callable[[Callable[..., object]], AbstractAsyncContextManager[weft.Agent[str]]]
 
 RULES = {"scales": "ask"}
-ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
+CAN_ASK = PermissionSettings(policy=AskPolicy(can_ask=True))
 
 
 @pytest.fixture(params=["in process", "over HTTP"])
@@ -37,7 +37,7 @@ def open_agent(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgent:
         else:
             moves = [UseTool(tool=name, input={})], [Say(text="Done.")]
             async with (
-                open_served_engine(*moves, permissions=ANSWERED) as (url, _),
+                open_served_engine(*moves, permissions=CAN_ASK) as (url, _),
                 weft.connect(url, tools=[function], permissions=RULES) as agent,
             ):
                 yield agent
@@ -158,7 +158,7 @@ async def test_wrong_use_of_the_context_fails_the_call(
 async def test_a_question_of_a_function_survives_a_cut_connection() -> None:
     moves = [UseTool(tool="weigh", input={})], [Say(text="Done.")]
     async with (
-        open_served_engine(*moves, permissions=ANSWERED) as (url, engine),
+        open_served_engine(*moves, permissions=CAN_ASK) as (url, engine),
         open_cutting_proxy(url, cuts=0) as proxy,
     ):
         times = 0

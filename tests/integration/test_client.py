@@ -44,7 +44,7 @@ from weft.server.access import AccessPolicy
 from weft.testing import Script
 
 ANSWER = [Say(text="Here is a short answer.")]
-ANSWERED = PermissionSettings(policy=GateTerms(answered=True))
+CAN_ASK = PermissionSettings(policy=GateTerms(can_ask=True))
 ASK = (Rule(permission="echo", pattern="*", action="ask"),)
 
 
@@ -180,7 +180,7 @@ async def test_a_program_answers_requests_of_an_agent() -> None:
 
     use = [UseTool(tool="echo", input={"words": "hi"})]
     script = use, [Say(text="Done.")]
-    async with open_served_engine(*script, *script, use, use, rules=ASK, permissions=ANSWERED) as served:
+    async with open_served_engine(*script, *script, use, use, rules=ASK, permissions=CAN_ASK) as served:
         agent = make_agent(served.api)
         for each in (permit, permit_asynchronously):
             assert (await agent.ask("go", permissions=each)).text == "Done."

@@ -1,4 +1,4 @@
-"""Plausible mistakes on the command line: each answer names the mistake and a way out, and nothing is silent."""
+"""Plausible mistakes on the command line: each error names the mistake and a way out. An empty list is reported, except in JSON."""
 
 import errno
 import shlex

@@ -14,11 +14,15 @@ import jsonschema
 import pyarrow.parquet
 import pytest
 
+import weft
 from given.http_server import serve_project
 from given.long_work import FIRST, LongWork, do_long_work, git
 from given.postgres import make_url
 from weft.cli.exit import ExitCode
 from weft.cli.main import run_command
+from weft.errors import InvalidInputError
+from weft.model.dataset import QueryInput
+from weft.testing.script import Script
 
 VARIABLES = ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 
@@ -368,3 +372,22 @@ def test_other_stores_give_the_same_answers(
     assert summarise(blame, work) == work.expected["app.py"]
     rows = json.loads(run(capsys, "sql", "select count(*) as n from steps where undone", "--format", "json", "--store", store))  # fmt: skip
     assert rows == [{"n": 2}]
+
+
+def test_a_memory_store_answers_sql_blame_log_and_trajectory(tmp_path: Path) -> None:
+    file = tmp_path / "note.txt"
+    script = Script("Remember tea.").calls("write", filePath=str(file), content="tea\n").says("Done.")
+    with weft.open(tmp_path, model=script, store="memory:", permissions={"*": "allow"}) as agent:
+        session = agent.converse()
+        session.ask("Remember tea.")
+        data = agent.api.data
+        found = agent.wait(data.query(QueryInput(sql="select tool, status from calls")))
+        assert (found.columns, found.rows) == (("tool", "status"), (("write", "completed"),))
+        blame = agent.wait(data.blame("note.txt"))
+        assert [(line.text, blame.authors[line.author].session_id) for line in blame.lines] == [
+            ("tea", session.session)
+        ]
+        assert agent.wait(data.get_file_log("note.txt")).steps[0].additions == 1
+        assert agent.wait(data.get_trajectory(session.session))["session_id"] == session.session
+        with pytest.raises(InvalidInputError, match="only reading"):
+            agent.wait(data.query(QueryInput(sql="delete from calls")))

@@ -43,7 +43,7 @@ async def open_api(tmp_path: Path, **config: Any) -> AsyncIterator[Api]:
     own.mkdir(parents=True, exist_ok=True)
     with open_model_server(SCRIPTS) as model:
         (own / "opencode.json").write_text(json.dumps({**model.config, **config}))
-        async with open_directory(OpenOptions(directory=str(project), env=os.environ, answered=True)) as api:
+        async with open_directory(OpenOptions(directory=str(project), env=os.environ, can_ask=True)) as api:
             yield api
 
 

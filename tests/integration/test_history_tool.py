@@ -4,11 +4,7 @@ import json
 import os
 from pathlib import Path
 
-import pytest
-
 import weft
-from weft.errors import InvalidInputError
-from weft.model.dataset import QueryInput
 from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ToolPart
 from weft.testing.script import Script
@@ -61,22 +57,3 @@ def test_a_rule_can_deny_the_history_tool(tmp_path: Path) -> None:
     with weft.open(tmp_path, model=script) as agent:
         agent.ask("Hello.")
     assert "history" not in [tool.name for tool in script.requests[-1].tools]
-
-
-def test_a_memory_store_can_be_searched_too(tmp_path: Path) -> None:
-    file = tmp_path / "note.txt"
-    script = Script("Remember tea.").calls("write", filePath=str(file), content="tea\n").says("Done.")
-    with weft.open(tmp_path, model=script, store="memory:", permissions={"*": "allow"}) as agent:
-        session = agent.converse()
-        session.ask("Remember tea.")
-        data = agent.api.data
-        found = agent.wait(data.query(QueryInput(sql="select tool, status from calls")))
-        assert (found.columns, found.rows) == (("tool", "status"), (("write", "completed"),))
-        blame = agent.wait(data.blame("note.txt"))
-        assert [(line.text, blame.authors[line.author].session_id) for line in blame.lines] == [
-            ("tea", session.session)
-        ]
-        assert agent.wait(data.get_file_log("note.txt")).steps[0].additions == 1
-        assert agent.wait(data.get_trajectory(session.session))["session_id"] == session.session
-        with pytest.raises(InvalidInputError, match="only reading"):
-            agent.wait(data.query(QueryInput(sql="delete from calls")))

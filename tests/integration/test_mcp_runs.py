@@ -35,7 +35,7 @@ from weft.model.workspace import McpConnected, McpFailed
 from weft.permission.policy import AskPolicy
 from weft.provider.scripted import Say, UseTool
 
-ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
+CAN_ASK = PermissionSettings(policy=AskPolicy(can_ask=True))
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
 
@@ -356,7 +356,7 @@ async def test_missing_arguments_of_a_prompt_are_asked_for(
     tmp_path: Path, good_server: dict[str, McpLocalConfig]
 ) -> None:
     async with open_with_servers(
-        tmp_path, [Say(text="reviewed")], servers=good_server, permissions=ANSWERED
+        tmp_path, [Say(text="reviewed")], servers=good_server, permissions=CAN_ASK
     ) as engine:
         session = await engine.api.create_session(SessionInput(title="x"))
         heard = engine.api.events()

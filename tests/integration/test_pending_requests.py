@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from given.engine import ECHO, NOW, PLACE, Engine, open_engine, text_prompt
 from given.gate_harness import make_caller, make_gate_harness, run_alongside
 from given.undo_harness import call_bash, open_undo_harness
+from weft.cli.follow import AutoReject
+from weft.cli.questions import PendingQuestions
 from weft.errors import ConflictError, LeaseLostError, RejectedError
 from weft.local.permissions import PermissionSettings, make_gate_storage, permission_project
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
@@ -38,10 +40,10 @@ ASKS = [UseTool(tool="question", input={"questions": [TEA]})]
 
 @asynccontextmanager
 async def open_engine_in(
-    directory: Path, *script: list[AnyMove], answered: bool = True, seed: int = 1, **terms: Any
+    directory: Path, *script: list[AnyMove], can_ask: bool = True, seed: int = 1, **terms: Any
 ) -> AsyncIterator[Engine]:
     """Open an engine in a directory, as one process after another does."""
-    said = AskPolicy(answered=answered, person="ada", **terms)
+    said = AskPolicy(can_ask=can_ask, person="ada", **terms)
     permitting = PermissionSettings(policy=said, persistent=True)
     async with (
         open_store(f"file:{directory / 'storage'}") as store,
@@ -102,14 +104,29 @@ async def test_a_request_is_asked_again_with_the_same_id_when_the_session_contin
         assert await engine.api.list_permissions() == []
 
 
+async def test_a_front_end_whose_answer_comes_second_carries_on(tmp_path: Path) -> None:
+    async with open_engine_in(tmp_path, CALL, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        async with run_alongside(engine.api.prompt(session, text_prompt("go"))) as [running]:
+            [asked] = await wait_for_events(engine, PermissionAsked)
+            await engine.api.reply_permission(asked.request.id, "once")
+            await running
+        async with asyncio.TaskGroup() as tasks:
+            AutoReject(engine.api, tasks).feed(asked)
+        pending = PendingQuestions(engine.api)
+        pending.add(asked.request)
+        assert await pending.answer("reject")
+        assert isinstance(await call_of(engine, session), CompletedState)
+
+
 async def test_an_answer_given_between_two_runs_is_used_once(tmp_path: Path) -> None:
     session, request = await leave_request_open(tmp_path)
-    async with open_engine_in(tmp_path, seed=2, answered=False) as engine:
+    async with open_engine_in(tmp_path, seed=2, can_ask=False) as engine:
         await engine.api.reply_permission(request.id, "once")
         assert await engine.api.list_permissions() == []
         with pytest.raises(ConflictError):
             await engine.api.reply_permission(request.id, "reject")
-    async with open_engine_in(tmp_path, CALL, CALL, DONE, seed=3, answered=False) as engine:
+    async with open_engine_in(tmp_path, CALL, CALL, DONE, seed=3, can_ask=False) as engine:
         await engine.api.prompt(session, text_prompt("go on"))
         parts = [part for message in await engine.api.list_messages(session) for part in message.parts]
         states = [type(part.state) for part in parts if isinstance(part, ToolPart)]
@@ -120,7 +137,7 @@ async def test_a_rejection_given_between_two_runs_is_used_with_its_message(tmp_p
     session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "reject", message="use ls")
-    async with open_engine_in(tmp_path, CALL, DONE, seed=3, answered=False) as engine:
+    async with open_engine_in(tmp_path, CALL, DONE, seed=3, can_ask=False) as engine:
         await engine.api.prompt(session, text_prompt("go on"))
         state = await call_of(engine, session)
         assert isinstance(state, ErrorState)
@@ -132,7 +149,7 @@ async def test_an_answer_is_not_used_for_another_request(tmp_path: Path) -> None
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "once")
     other = [UseTool(tool="echo", input={"words": "*"})]
-    async with open_engine_in(tmp_path, other, DONE, seed=3, answered=False) as engine:
+    async with open_engine_in(tmp_path, other, DONE, seed=3, can_ask=False) as engine:
         await engine.api.prompt(session, text_prompt("go on"))
         assert isinstance(await call_of(engine, session), ErrorState)
 
@@ -147,7 +164,7 @@ async def test_a_request_that_the_next_run_does_not_repeat_is_withdrawn(tmp_path
 async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
     tmp_path: Path,
 ) -> None:
-    async with open_engine_in(tmp_path, CALL, DONE, answered=False) as engine:
+    async with open_engine_in(tmp_path, CALL, DONE, can_ask=False) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         await engine.api.prompt(session, text_prompt("go"))
         [request] = await engine.api.list_permissions()
@@ -155,7 +172,7 @@ async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
         assert isinstance(state, ErrorState)
         assert "nobody is there" in state.error
         assert len(engine.provider.requests) == 1
-    async with open_engine_in(tmp_path, CALL, DONE, answered=False, seed=2) as engine:
+    async with open_engine_in(tmp_path, CALL, DONE, can_ask=False, seed=2) as engine:
         await engine.api.reply_permission(request.id, "once")
         await engine.api.prompt(session, text_prompt("go on"))
         assert isinstance(await call_of(engine, session), CompletedState)
@@ -185,7 +202,7 @@ async def test_a_removed_session_leaves_no_question(tmp_path: Path) -> None:
 
 
 async def test_an_answer_from_another_process_reaches_the_one_that_waits(tmp_path: Path) -> None:
-    here, there = make_gate_harness(str(tmp_path)), make_gate_harness(str(tmp_path), answered=False)
+    here, there = make_gate_harness(str(tmp_path)), make_gate_harness(str(tmp_path), can_ask=False)
     request = here.request("ls")
     async with run_alongside(here.gate.let_pass(request, make_caller())) as [passing]:
         await here.wait_for_requests()
@@ -297,7 +314,7 @@ async def test_a_run_that_lost_its_lease_withdraws_no_request_of_the_new_holder(
 
 
 async def test_a_question_that_nobody_can_answer_fails_and_the_run_continues(tmp_path: Path) -> None:
-    async with open_engine_in(tmp_path, ASKS, DONE, answered=False) as engine:
+    async with open_engine_in(tmp_path, ASKS, DONE, can_ask=False) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         await engine.api.prompt(session, text_prompt("go"))
         state = await call_of(engine, session)

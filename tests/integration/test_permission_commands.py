@@ -48,9 +48,7 @@ def make_refused_request(
     """Return the id of a permission request that a run without a user could not get answered."""
 
     async def ask() -> str:
-        harness = make_gate_harness(
-            root, project=project or get_project(), answered=False, seed=str(patterns)
-        )
+        harness = make_gate_harness(root, project=project or get_project(), can_ask=False, seed=str(patterns))
         request = harness.request(
             *patterns, session_id=session, always=("git *",), metadata={"why": [why]} if why else {}
         )
@@ -66,7 +64,7 @@ def is_allowed(
     root: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
 ) -> bool:
     async def ask() -> bool:
-        harness = make_gate_harness(root, project=project or get_project(), answered=False)
+        harness = make_gate_harness(root, project=project or get_project(), can_ask=False)
         try:
             await harness.gate.let_pass(
                 harness.request(*patterns, session_id=session), make_caller(root=session)
@@ -127,7 +125,7 @@ def test_a_rejection_can_have_a_message(root: str) -> None:
     assert run_command(["permission", "reply", "last", "reject", "--message", "not on a Friday"]) == 0
 
     async def ask_again() -> None:
-        harness = make_gate_harness(root, project=get_project(), answered=False)
+        harness = make_gate_harness(root, project=get_project(), can_ask=False)
         with pytest.raises(CorrectedError, match="not on a Friday"):
             await harness.gate.let_pass(harness.request("git push"), make_caller())
 

@@ -20,7 +20,7 @@ from weft.model.event import (
 )
 from weft.model.ids import SessionID
 from weft.model.session import Todo
-from weft.store.findings import AbandonedLease, Fault, SetAside
+from weft.store.findings import AbandonedLease, DocumentFault, SetAside
 from weft.store.maintenance import open_maintenance
 from weft.store.postgres.maintenance import PostgresMaintenance
 from weft.store.postgres.store import PostgresStore, open_postgres_store
@@ -185,7 +185,7 @@ async def test_a_bundle_without_its_description_is_named(
     await store.database.fetch("UPDATE {schema}.bundle SET document = 'x'")
     assert maintenance.list_broken_bundles() == [f"bundle/{bundle.id}"]
     assert maintenance.find_damage() == [
-        Fault(
+        DocumentFault(
             kind="unreadable",
             where=f"bundle/{bundle.id}",
             reason="not JSON: Expecting value: line 1 column 1 (char 0)",

@@ -113,7 +113,7 @@ def test_nothing_is_listed_and_guessing_reveals_nothing(
 
 def test_a_revoked_share_is_gone_from_every_route(server: ProjectServer, anonymous: httpx2.Client) -> None:
     session, path = share(server)
-    assert {status for status, _ in compare_two_statuses(anonymous, path)} == {200}
+    assert list_page_statuses(anonymous, path) == {200}
     assert server.send("DELETE", f"/session/{session}/share").get("share") is None
     found = statuses(anonymous, path)
     assert {status for status, _ in found} == {404}
@@ -141,12 +141,12 @@ def test_a_browser_gets_the_same_page_for_every_missing_share(
     assert {each.headers["cache-control"] for each in gone} == {"no-store"}
 
 
-def compare_two_statuses(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
-    """Return the statuses of the routes that are not streams."""
-    return {(client.get(path + end).status_code, end) for end in ("", "/data")}
+def list_page_statuses(client: httpx2.Client, path: str) -> set[int]:
+    """Return the statuses of the page and its data, without the stream, which would not end."""
+    return {client.get(path + end).status_code for end in ("", "/data")}
 
 
-def test_removing_a_session_revokes_its_share_first(server: ProjectServer, anonymous: httpx2.Client) -> None:
+def test_removing_a_session_revokes_its_share(server: ProjectServer, anonymous: httpx2.Client) -> None:
     session, path = share(server)
     server.send("DELETE", f"/session/{session}")
     assert {status for status, _ in statuses(anonymous, path)} == {404}
@@ -160,9 +160,9 @@ def test_expired_shares_are_gone_from_every_route(
     [listed] = server.get("/weft/share")
     assert listed["expires"] == 4_000_000_000_000
     assert "It is shown until 2096-10-02" in anonymous.get(path).text
-    book = tmp_path / "storage" / ".weft" / "kept" / "sharing" / "book.json"
-    assert book.stat().st_mode & 0o077 == 0
-    book.write_text(book.read_text().replace("4000000000000", "4000"))
+    records_file = tmp_path / "storage" / ".weft" / "kept" / "sharing" / "book.json"
+    assert records_file.stat().st_mode & 0o077 == 0
+    records_file.write_text(records_file.read_text().replace("4000000000000", "4000"))
     assert {status for status, _ in statuses(anonymous, path)} == {404}
     assert server.get("/weft/share") == []
     early = server.client.post(f"/weft/session/{listed['sessionID']}/share", json={"expires": 4000})

@@ -191,7 +191,7 @@ async def test_files_outside_of_the_project_are_reported(tmp_path: Path) -> None
     assert outside.read_text() == "agent"
 
 
-async def test_a_tool_that_writes_through_a_link_changes_its_target(tmp_path: Path) -> None:
+async def test_a_file_written_through_a_link_is_restored_at_its_target(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "real" / "a.txt", "a")
     (tmp_path / "loom" / "way").symlink_to("real")
     async with open_snapshot_harness(tmp_path) as harness:
@@ -361,7 +361,7 @@ async def test_without_git_files_announced_by_tools_are_covered(
     assert "git" in harness.snapshots.coverage().reason
 
 
-async def test_without_snapshots_nothing_new_is_recorded_and_earlier_changes_can_be_undone(
+async def test_with_snapshots_switched_off_nothing_new_is_recorded_and_earlier_changes_can_be_undone(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "loom"
@@ -379,7 +379,7 @@ async def test_without_snapshots_nothing_new_is_recorded_and_earlier_changes_can
     assert (root / "a.txt").read_text() == "a"
 
 
-async def test_without_snapshots_nothing_can_be_undone() -> None:
+async def test_without_a_directory_for_snapshots_nothing_can_be_undone() -> None:
     none = NoSnapshots()
     async with none.watch(SESSION):
         pass
@@ -410,8 +410,8 @@ async def test_a_command_waits_for_a_scan_only_up_to_its_limit(tmp_path: Path) -
         await harness.run_command("echo agent > a.txt")
         (patch,) = await harness.end_step()
     assert patch.files == ()
-    [preview] = patch.uncovered
-    assert preview == Uncovered(file=str(harness.root), reason="the first scan of the files took too long")
+    [uncovered] = patch.uncovered
+    assert uncovered == Uncovered(file=str(harness.root), reason="the first scan of the files took too long")
 
 
 async def test_a_cancelled_command_is_still_scanned(tmp_path: Path) -> None:
@@ -441,7 +441,7 @@ async def test_leaving_ends_a_first_scan_in_progress(tmp_path: Path) -> None:
     assert list((tmp_path / "data").rglob("live/*")) == []
 
 
-async def test_unreadable_files_do_not_prevent_the_rest(tmp_path: Path) -> None:
+async def test_unreadable_files_do_not_prevent_the_undo_of_others(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "secret.txt", "s")

@@ -12,7 +12,7 @@ from weft.host.now import now
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated, SessionDiffed, TodoUpdated
 from weft.model.ids import SessionID
 from weft.model.session import Todo
-from weft.store.findings import GC_LABEL, AbandonedLease, Fault, SetAside
+from weft.store.findings import GC_LABEL, AbandonedLease, DocumentFault, SetAside
 from weft.store.sizes import SizeCounter
 from weft.store.sqlite.maintenance import SqliteMaintenance
 from weft.store.sqlite.store import open_sqlite_store
@@ -64,7 +64,7 @@ def test_a_file_that_is_no_longer_a_database_is_one_fault_and_a_repair_moves_it_
     assert asyncio.run(list_ids(path)) == []  # it was a store once
     path.write_bytes(b"rubbish" * 1000)
     look = SqliteMaintenance(str(path))
-    fault = Fault(kind="unreadable", where=str(path), reason="it is not a SQLite database")
+    fault = DocumentFault(kind="unreadable", where=str(path), reason="it is not a SQLite database")
     assert (look.is_outdated(), look.find_damage(), look.list_session_ids()) == (False, [fault], [])
     assert (look.find_orphans(), look.find_leftovers(before=LATER), look.find_large()) == ([], [], [])
     assert (look.list_abandoned(), look.list_broken_bundles()) == ([], [])

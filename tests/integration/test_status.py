@@ -18,7 +18,7 @@ from weft.provider.scripted import Fail, Say, UseTool
 from weft.testing.clock import HandClock
 
 ASK = (*ALLOW, Rule(permission="echo", pattern="*", action="ask"))
-ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
+CAN_ASK = PermissionSettings(policy=AskPolicy(can_ask=True))
 
 
 async def statuses(session: SessionID, listening: AsyncIterator[PublishedEvent]) -> list[AnyStatus]:
@@ -38,7 +38,7 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_names_the_request() ->
     script = ([UseTool(tool="echo", input={"words": "x"})], [Say(text="Done.")])
     async with (
         asyncio.timeout(60),
-        open_engine(*script, rules=ASK, permissions=ANSWERED) as engine,
+        open_engine(*script, rules=ASK, permissions=CAN_ASK) as engine,
         open_tasks() as tasks,
     ):
         session = (await engine.api.create_session(SessionInput(title="T"))).id
@@ -62,7 +62,7 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_names_the_request() ->
 async def test_an_aborted_run_no_longer_waits() -> None:
     async with (
         asyncio.timeout(60),
-        open_engine([UseTool(tool="echo", input={"words": "x"})], rules=ASK, permissions=ANSWERED) as engine,
+        open_engine([UseTool(tool="echo", input={"words": "x"})], rules=ASK, permissions=CAN_ASK) as engine,
         open_tasks() as tasks,
     ):
         session = (await engine.api.create_session(SessionInput(title="T"))).id

@@ -1,4 +1,4 @@
-"""What weft does with a session leaves its chain intact: runs, forks, imports, undo, prunes, the trash, migrations, collections."""
+"""What weft does with a session leaves its chain intact: runs, forks, imports, undo, prunes, the trash, migrations, garbage collection."""
 
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -34,7 +34,7 @@ def make_url(kind: str, tmp_path: Path, name: str = "store") -> str:
 
 
 def list_verdicts(url: str) -> dict[str, str]:
-    """Return the verdict on each session. Nothing is uncovered, and nothing is said about any."""
+    """Return the verdict on each session. Fail if the store is not sound or anything was found."""
     result = verify_store(open_maintenance(url), now=now())
     assert result.is_sound
     assert [proof.findings for proof in result.proofs if proof.findings] == []

@@ -112,7 +112,7 @@ async def test_a_question_of_a_child_is_asked_in_its_session_and_its_parent_stay
         "go": [[task_call("look", "wary")], [Say(text="ok")]],
         "look": [[UseTool(tool="echo", input={"words": "x"})], [Say(text="allowed")]],
     }
-    asked = PermissionSettings(policy=AskPolicy(answered=True))
+    asked = PermissionSettings(policy=AskPolicy(can_ask=True))
     async with open_subtask_engine(scripts, agents=(wary,), permissions=asked) as engine:
         session = await start(engine)
         listening = engine.api.events()

@@ -113,8 +113,8 @@ def test_a_principal_gets_workspaces_that_a_running_node_offers(
 async def join(url: str, node: NodeRecord) -> None:
     async with open_store(url) as store:
         assert store.event_log is not None
-        assert store.event_log.whole is not None
-        await store.event_log.whole.cluster.join(node)
+        assert store.event_log.shared_log is not None
+        await store.event_log.shared_log.cluster.join(node)
 
 
 def test_tokens_of_a_server_are_managed_remotely(

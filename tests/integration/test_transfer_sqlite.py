@@ -193,7 +193,7 @@ def test_the_data_directory_of_a_newer_opencode_is_reported_and_not_changed(data
     assert weft(home, "session", "list", "--all").stderr == ""
 
 
-COLUMNS = ("project", "session", "message", "part", "todo")
+TABLE_NAMES = ("project", "session", "message", "part", "todo")
 
 
 @st.composite
@@ -211,12 +211,12 @@ def odd_columns(draw: st.DrawFn, stored: Any) -> Any:
 def put_odd_values(path: Path, data: st.DataObject) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.row_factory = sqlite3.Row
-        # Without these words a column accepts nothing at all. Somebody else's database may lack them.
+        # Without NOT NULL a column also accepts NULL, and somebody else's database may lack the constraint.
         connection.execute("PRAGMA writable_schema = 1")
         connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
         connection.execute("PRAGMA writable_schema = RESET")
         for _ in range(data.draw(st.integers(0, 4))):
-            table = data.draw(st.sampled_from(COLUMNS))
+            table = data.draw(st.sampled_from(TABLE_NAMES))
             rows = connection.execute(f"SELECT rowid AS n, * FROM {table} ORDER BY rowid").fetchall()
             row = data.draw(st.sampled_from(rows))
             column = data.draw(st.sampled_from(row.keys()[1:]))

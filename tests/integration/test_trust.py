@@ -91,7 +91,7 @@ def test_a_project_is_trusted_as_it_was_reported_or_not_at_all(project: Path) ->
     assert trust_as_reported(get_trust_of(project), seen, NOW).trusted
 
 
-def test_the_programs_that_would_run_are_shown_completely(project: Path) -> None:
+def test_programs_that_would_run_are_shown_to_their_end_or_with_how_much_is_missing(project: Path) -> None:
     quiet = f"echo {'all is well ' * 30}; touch gone"
     said = {"type": "local", "command": ["sh", "-c", quiet]}
     write_file(
@@ -116,11 +116,11 @@ def test_a_refusal_of_trust_is_remembered_until_the_project_changes(project: Pat
 
 def test_only_the_persons_own_configuration_can_grant_trust(project: Path) -> None:
     paths = paths_from(os.environ)
-    vouched = json.dumps({"experimental": {"weft": {"trusted": [str(project)]}}})
-    write_file(project / "opencode.json", vouched)
+    trusting_config = json.dumps({"experimental": {"weft": {"trusted": [str(project)]}}})
+    write_file(project / "opencode.json", trusting_config)
     write_file(project / ".env", "WEFT_TRUST=1")
     assert not is_trusted(paths, os.environ, str(project))
-    write_file(Path(paths.config, "opencode.json"), vouched)
+    write_file(Path(paths.config, "opencode.json"), trusting_config)
 
     assert get_trust_of(project).get_status() == TrustStatus(trusted=True, why="configured")
     assert not is_trusted(paths, os.environ, str(project.parent))
@@ -225,8 +225,8 @@ def test_a_new_link_out_of_the_project_ends_trust(project: Path, tmp_path: Path)
     write_file(tmp_path / "secret", "hunter2")
     get_trust_of(project).trust(NOW)
     (project / "AGENTS.md").symlink_to(tmp_path / "secret")
-    standing = get_trust_of(project).get_status()
-    assert (standing.trusted, standing.why, len(standing.changes)) == (False, "changed", 1)
+    status = get_trust_of(project).get_status()
+    assert (status.trusted, status.why, len(status.changes)) == (False, "changed", 1)
 
 
 def test_a_removed_file_does_not_end_trust(project: Path) -> None:
@@ -259,12 +259,12 @@ def test_a_project_with_too_many_files_to_review_is_not_trusted(project: Path) -
 
 def test_unreadable_trust_records_trust_nothing(project: Path) -> None:
     get_trust_of(project).trust(NOW)
-    book = TrustRecords(paths_from(os.environ))
-    assert [each.path for each in book.list_all()] == [str(project)]
+    records = TrustRecords(paths_from(os.environ))
+    assert [each.path for each in records.list_all()] == [str(project)]
     (file,) = Path(paths_from(os.environ).data, "trust").iterdir()
     assert file.stat().st_mode & 0o077 == 0
     file.write_text("{")
-    assert (get_trust_of(project).get_status().why, book.list_all()) == ("unknown", [])
+    assert (get_trust_of(project).get_status().why, records.list_all()) == ("unknown", [])
 
 
 # --- what an untrusted project may configure ---

@@ -95,11 +95,11 @@ def test_a_project_cannot_allow_unanswered_requests(tmp_path: Path) -> None:
     theirs = {"experimental": {"weft": {"asking": {"unanswered": "allow", "always": "user"}}}}
     mine = {"experimental": {"weft": {"asking": {"timeout": 60}}}}
     found = load(tmp_path, theirs, mine)
-    assert to_ask_policy(found.trusted_config, person="ada", owner="me", answered=True) == AskPolicy(
-        answered=True, unanswered="deny", timeout_seconds=60, always="session", person="ada", owner="me"
+    assert to_ask_policy(found.trusted_config, person="ada", owner="me", can_ask=True) == AskPolicy(
+        can_ask=True, unanswered="deny", timeout_seconds=60, always="session", person="ada", owner="me"
     )
     trusted = to_ask_policy(
-        load(tmp_path, theirs, mine, trusted=True).trusted_config, person="", owner="", answered=False
+        load(tmp_path, theirs, mine, trusted=True).trusted_config, person="", owner="", can_ask=False
     )
     assert (trusted.unanswered, trusted.always, trusted.timeout_seconds) == ("allow", "user", 60)
 

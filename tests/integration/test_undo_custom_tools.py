@@ -55,7 +55,7 @@ async def test_changes_of_a_custom_tool_are_undone_and_those_of_a_person_during_
         rules=ASK,
         place=make_place(root),
         undo=undoing,
-        permissions=PermissionSettings(policy=AskPolicy(answered=True)),
+        permissions=PermissionSettings(policy=AskPolicy(can_ask=True)),
     ) as engine:
         api = engine.api
         session = (await api.create_session(SessionInput(title="t"))).id

@@ -24,7 +24,7 @@ class LineTransport:
     """The transport of the protocol's connection, with the methods `send`, `receive` and `close` that the SDK needs.
 
     The SDK's own transport accepts any JSON, so that a line with only a number ends the connection, and does not limit
-    the length of lines.
+    the length of lines. Here the limit is that of the `reader`: open it with `limit=MAX_LINE_BYTES`.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class LineTransport:
         return None
 
     async def send(self, message: Message) -> None:
-        """Write a message, in the order of the calls. After the editor has disconnected, do nothing."""
+        """Write a message; messages are written in the order of the calls. After the editor has disconnected, do nothing."""
         if self._disconnected:
             return
         # Non-ASCII is escaped: half a surrogate pair, from a tool or a model, must not end the conversation.

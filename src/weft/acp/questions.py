@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from weft.acp.tool_calls import CallContent, list_changes, shorten, shorten_values, to_diff, to_text_content
 from weft.acp.updates import UpdateStream
 from weft.api import Api
-from weft.errors import NotFoundError, WeftError
+from weft.errors import ConflictError, NotFoundError, WeftError
 from weft.model.event import (
     Event,
     PermissionAsked,
@@ -94,8 +94,8 @@ class EditorQuestions:
     async def _send_answer(self, answer: Awaitable[None]) -> None:
         try:
             await answer
-        except NotFoundError:
-            pass  # it was answered elsewhere
+        except (ConflictError, NotFoundError):
+            pass  # it was answered elsewhere, or the run withdrew it
         except WeftError as error:
             self._editor.note(f"an answer was not accepted: {error}")
 

@@ -59,7 +59,7 @@ def connect(
     patience: float | None = 60.0,
     **options: Unpack[QuestionArguments],
 ) -> Opening[Any]:
-    """Open an agent on a weft or OpenCode server.
+    """Return an agent on a weft or OpenCode server, to be opened by `with` or `async with`.
 
     `directory` is a path on the server's machine; the default is the server's own directory. Without `password`, which
     may be a token, it is taken from the URL, from `WEFT_TOKEN` or `OPENCODE_SERVER_PASSWORD`, or from the file of `weft serve`

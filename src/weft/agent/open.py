@@ -70,12 +70,14 @@ def open(
     warn: Callable[[WeftError], None] = ignore_warning,
     **options: Unpack[QuestionArguments],
 ) -> Opening[Any]:
-    """Open an agent in a directory, with the same configuration as `weft run` has there.
+    """Return an agent in a directory, to be opened by `with` or `async with`. It has the same configuration as `weft run` has there.
 
     `store` is an address; `memory:` stores nothing on disk. `tape` records the answers of models or replays them
     (`weft.testing`). `plugins` are modules, hooks or tools besides those that are configured. `env` replaces the
     environment variables. `warn` receives problems of the configuration that do not prevent work. For the other arguments,
     see `QuestionArguments`.
+
+    Raise `DirectoryError` if the directory does not exist, `InvalidInputError` if an argument has the wrong type.
     """
     if not isinstance(directory, str | os.PathLike):
         raise InvalidInputError(
@@ -97,7 +99,7 @@ def open(
     given = OpenOptions(
         directory=path,
         store=store,
-        answered=True,
+        can_ask=True,
         tape=tape,
         plugins=tuple(plugins),
         env=os.environ if env is None else env,

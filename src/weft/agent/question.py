@@ -28,7 +28,7 @@ from weft.agent.events import AnyStreamEvent, EventFold
 from weft.agent.options import QuestionOptions, describe_type
 from weft.api import Api
 from weft.client.prompt_run import PromptRun
-from weft.errors import InvalidInputError, NotFoundError
+from weft.errors import ConflictError, InvalidInputError, NotFoundError
 from weft.model.event import Event, MessageUpdated, PermissionAsked, QuestionAsked, SessionFailed
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.failure import AnyFailure, StructureFailure
@@ -142,7 +142,7 @@ class QuestionRun:
 
     async def _reply(self, event: Event) -> None:
         """Answer a request of the agent. Nobody else may be there to do it, and the run must not wait for ever."""
-        with suppress(NotFoundError):  # another client answered first
+        with suppress(ConflictError, NotFoundError):  # another client answered first, or the run withdrew it
             match event:
                 case PermissionAsked(request=request):
                     await self._reply_permission(request)

@@ -17,7 +17,7 @@ from weft.model.permission import (
 class Permissions(Protocol):
     """Requests of an agent for permission.
 
-    * A reply to a request that is not open raises `NotFoundError`.
+    * A reply to a request that is not open raises `NotFoundError`, or `ConflictError` if another reply came first.
     * `reject` also rejects every other open request of that session. `message` tells the agent what to do instead.
     * `always` stores a grant with the scope and expiry of `grant`. A grant answers later requests, and never allows what
       a rule denies.
@@ -49,7 +49,7 @@ class Questions(Protocol):
     """Questions of an agent about what the person wants.
 
     * `reply_question` takes one tuple of answers for each question. A tuple may be empty.
-    * Rejecting a question ends the run. A question that is not open raises `NotFoundError`.
+    * Rejecting a question ends the run. A question that is not open raises `NotFoundError`, or `ConflictError` if another reply came first.
     """
 
     async def list_questions(self) -> list[QuestionRequest]: ...

@@ -63,7 +63,7 @@ async def _serve(args: argparse.Namespace, out: int, exit_timer: ExitTimer) -> i
     from weft.acp.connection import serve_editor  # noqa: PLC0415  it needs the optional package
 
     def open_for_editor(directory: str, editor: EditorWorkspace) -> AbstractAsyncContextManager[LocalApi]:
-        options = OpenOptions(directory=directory, env=os.environ, store=args.store, answered=True, warn=warn)
+        options = OpenOptions(directory=directory, env=os.environ, store=args.store, can_ask=True, warn=warn)
         return open_directory(replace(options, editor=editor))
 
     setup = AgentSetup(

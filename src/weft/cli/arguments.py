@@ -50,6 +50,11 @@ def add_store(parser: argparse.ArgumentParser, *, memory: bool = False) -> None:
     parser.add_argument("--store", metavar="URL", help=f"where sessions are stored: {kinds}")
 
 
+def add_cluster_store(parser: argparse.ArgumentParser) -> None:
+    """Add `--store` for a command that needs the store of a cluster."""
+    parser.add_argument("--store", metavar="URL", help="the store of the cluster: postgres://…")
+
+
 def add_place(parser: argparse.ArgumentParser, *, memory: bool = False) -> None:
     """Add `--dir` and `--store`."""
     add_directory(parser)
@@ -76,11 +81,15 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to use")
     add("--agent", help="the agent to use")
     add("--variant", help="the variant of the model, such as its thinking effort")
-    add("--ax", action="store_true", help="plain lines for a screen reader: nothing is drawn again")
+    add("--ax", action="store_true", help="print plain lines for a screen reader, and redraw nothing")
 
 
 def add_full(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--full", action="store_true", help="begin in the full screen; Ctrl-X f changes")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="begin in the full screen; Ctrl-X f switches to inline mode and back",
+    )
 
 
 def parse_count(text: str) -> int:

@@ -85,7 +85,7 @@ def chat_command(args: argparse.Namespace) -> int:
 async def _chat_here(args: argparse.Namespace) -> int:
     notices = Notices()
     options = OpenOptions(
-        directory=args.dir, env=os.environ, store=args.store, answered=True, warn=notices.warn
+        directory=args.dir, env=os.environ, store=args.store, can_ask=True, warn=notices.warn
     )
     async with open_directory(options) as api:
         await choose_first_model(api, args)

@@ -6,7 +6,7 @@ import os
 import sys
 
 from weft.api.cluster import ClusterStatus, NodeStatus
-from weft.cli.arguments import add_format, add_store
+from weft.cli.arguments import add_cluster_store, add_format
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, format_duration, sanitize, to_table, write_json
 from weft.config.store_address import resolve_store_url
@@ -20,13 +20,13 @@ SHOWN_LEASES = 20
 
 
 def add_status_arguments(parser: argparse.ArgumentParser) -> None:
-    add_store(parser)
+    add_cluster_store(parser)
     add_format(parser)
 
 
 def add_drain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("node", metavar="NODE", help="the name or the id of a node (see weft cluster status)")
-    add_store(parser)
+    add_cluster_store(parser)
 
 
 def show_status(args: argparse.Namespace) -> int:
@@ -64,19 +64,19 @@ async def _drain(given: str | None, node: str) -> list[str]:
 
 
 def _get_cluster(log: SessionLog | None) -> ClusterStore:
-    if log is None or log.whole is None:
+    if log is None or log.shared_log is None:
         raise InvalidInputError(
             "store",
             "only a Postgres store has nodes",
             hint="pass --store postgres://USER@HOST/DATABASE, or set WEFT_STORE",
         )
-    return log.whole.cluster
+    return log.shared_log.cluster
 
 
 def print_status(status: ClusterStatus) -> None:
     paint = Paint(sys.stdout)
     if not status.nodes:
-        print("no node has joined; weft serve --store postgres://… does so")
+        print("no node has joined; weft serve --store postgres://… starts one")
         return
     rows = [_to_row(node) for node in status.nodes]
     header = ("NODE", "STATE", "SESSIONS", "HEARTBEAT", "VERSION", "URL", "DIRECTORIES")
@@ -93,7 +93,9 @@ def print_status(status: ClusterStatus) -> None:
     print(f"{paint.bold('leases')}  {len(status.leases)}")
     for lease in status.leases[:SHOWN_LEASES]:
         age = format_duration(round(lease.age * 1000))
-        print(f"  {lease.session}  {sanitize(lease.owner)}  for {age}, renewed for {lease.left:.0f} s more")
+        print(
+            f"  {lease.session}  {sanitize(lease.owner)}  held for {age}, valid for {lease.left:.0f} s more"
+        )
     if len(status.leases) > SHOWN_LEASES:
         print(f"  … and {len(status.leases) - SHOWN_LEASES} more (--format json lists all)")
 

@@ -44,7 +44,7 @@ ID_LENGTH = 16
 THOUSAND = 1000
 SIDE_LENGTH = 300
 OUTPUT_LINES = 5
-IDS_HELP = "the sessions; one trial stands for all trials of its prompt, and none for the last ones"
+IDS_HELP = "the sessions to compare; a single trial means all trials of its prompt (default: the last trials)"
 
 
 def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_place(parser)
     parser.epilog = (
-        "It works while trials run. A check runs in the worktrees of trials that have ended, and is remembered:\n"
+        "It works while trials run. A check runs in the worktrees of trials that have ended, and its result is stored.\n"
         '  weft try -n 3 --check "make test" "fix the parser"   weft compare   weft compare --format html > page.html'
     )
 
@@ -73,15 +73,15 @@ def add_check(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         help="run this command in each worktree; without a command, the one that was given to weft try",
     )
-    add_check_seconds(parser)
+    add_check_seconds(parser, default="as passed to weft try, else 600")
 
 
-def add_check_seconds(parser: argparse.ArgumentParser) -> None:
+def add_check_seconds(parser: argparse.ArgumentParser, *, default: str) -> None:
     parser.add_argument(
         "--check-seconds",
         type=parse_positive,
         metavar="N",
-        help="end a check after N seconds (default: as passed to weft try, else 600)",
+        help=f"end a check after N seconds (default: {default})",
     )
 
 
@@ -92,7 +92,8 @@ def add_judge(parser: argparse.ArgumentParser) -> None:
 
 
 def compare_command(args: argparse.Namespace) -> int:
-    ids = tuple(SessionID(make_reader(args).get_session(each).id) for each in args.sessions)
+    reader = make_reader(args)
+    ids = tuple(SessionID(reader.get_session(each).id) for each in args.sessions)
     input = CompareInput(
         sessions=ids,
         run_check=args.check is not None,

@@ -88,7 +88,7 @@ def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
         "shell",
         choices=(*SHELLS, *HIDDEN),
         metavar="|".join(SHELLS),
-        help="the shell to print the script for",
+        help="the shell to print the script for: bash, zsh or fish",
     )
     parser.add_argument("typed", nargs="*", default=[], help=argparse.SUPPRESS)
     parser.epilog = """bash: eval "$(weft completion bash)" in ~/.bashrc

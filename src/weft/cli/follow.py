@@ -16,7 +16,7 @@ from weft.cli.outcome import RunOutcome, RunTally
 from weft.cli.output import Paint, sanitize
 from weft.cli.screen import RunScreen
 from weft.client.abort import end_run
-from weft.errors import NotFoundError, StoreError
+from weft.errors import ConflictError, NotFoundError, StoreError
 from weft.host.exit import ExitTimer, handle_signals
 from weft.host.tasks import open_tasks
 from weft.model.event import Event, PermissionAsked, PublishedEvent, QuestionAsked, SessionIdled
@@ -125,7 +125,7 @@ class AutoReject:
                 pass
 
     async def _reject(self, rejection: Awaitable[None]) -> None:
-        with suppress(NotFoundError):  # somebody else has answered it
+        with suppress(ConflictError, NotFoundError):  # somebody else has answered it, or the run withdrew it
             await rejection
 
 

@@ -1,4 +1,4 @@
-"""Show a run on a terminal as Markdown, with a region that is drawn again while it goes on."""
+"""Show a run on a terminal as Markdown, with a live region that is redrawn while the run goes on."""
 
 import os
 import sys

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from weft.cli.output import Paint, sanitize
-from weft.errors import NotFoundError
+from weft.errors import ConflictError, NotFoundError
 from weft.model.event import (
     Event,
     PermissionAsked,
@@ -68,7 +68,7 @@ class TerminalQuestions:
 
             reply, message, terms = to_reply(await ask(format_permission(request, is_local=self._is_local)))
         self._question_tasks.pop(request.id, None)
-        with suppress(NotFoundError):  # somebody else has answered it
+        with suppress(ConflictError, NotFoundError):  # somebody else has answered it, or the run withdrew it
             await self._api.reply_permission(request.id, reply, message=message, grant=terms)
 
     async def _ask_questions(self, request: QuestionRequest) -> None:
@@ -77,7 +77,7 @@ class TerminalQuestions:
 
             answers = [to_answers(each, await ask(format_question(each))) for each in request.questions]
         self._question_tasks.pop(request.id, None)
-        with suppress(NotFoundError):
+        with suppress(ConflictError, NotFoundError):
             if any(answers):
                 await self._api.reply_question(request.id, tuple(answers))
             else:
@@ -197,8 +197,8 @@ class PendingQuestions:
                     await self._answer_question(first, typed)
                 case None:
                     return False
-        except NotFoundError:
-            pass  # somebody else has answered it
+        except (ConflictError, NotFoundError):
+            pass  # somebody else has answered it, or the run withdrew it
         return True
 
     async def _answer_question(self, request: QuestionRequest, typed: str) -> None:

@@ -90,7 +90,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="work in a separate checkout, new or of this name; weft worktree merge brings the work back",
     )
-    add("--ax", action="store_true", help="plain lines for a screen reader: nothing is drawn again")
+    add("--ax", action="store_true", help="print plain lines for a screen reader, and redraw nothing")
     add("--share", action="store_true", help="share the session and print its address")
     add("--attach", metavar="URL", help="run the prompt on this server of weft or OpenCode")
     add("--port", type=int, help=argparse.SUPPRESS)
@@ -144,7 +144,7 @@ async def _prompt_locally(args: argparse.Namespace, text: str, stop: StopSignals
         directory=args.dir,
         env=os.environ,
         store=args.store,
-        answered=interactive,
+        can_ask=interactive,
         one_shot=True,
         tape=to_tape(args),
         share_url=await find_share_url(args),

@@ -40,7 +40,7 @@ from weft.host.machine import collect_more_often, limit_free_memory
 from weft.host.paths import paths_from
 from weft.host.processes import describe_process
 from weft.local.open import OpenOptions, open_directory, to_damage_warner
-from weft.local.tokens import LoginStore, TokenStore
+from weft.local.tokens import EndedLoginStore, TokenStore
 from weft.local.watcher import watch_files
 from weft.model.principal import ADMINISTRATOR, Caller
 from weft.project.checkout import find_checkout
@@ -145,7 +145,7 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=REPOSITORY",
-        help="offer a git workspace: sessions in it get a checkout of their own, which any node with the workspace can go on with (repeatable)",
+        help="offer a git workspace: sessions in it get a checkout of their own, in which any node that offers the workspace can continue them (repeatable)",
     )
     add(
         "--workspace-root",
@@ -432,7 +432,7 @@ def make_server(
             directory=directory,
             env=env,
             store=args.store,
-            answered=True,
+            can_ask=True,
             share_url=start.share_url,
             caller=caller,
             warn=warn,
@@ -459,7 +459,7 @@ def make_server(
         now=SystemClock().now,
         allowed=tuple(os.path.abspath(path) for path in args.allow_dir),
         tokens=TokenStore(store, SystemClock().now),
-        ended_logins=LoginStore(store, SystemClock().now),
+        ended_logins=EndedLoginStore(store, SystemClock().now),
         open_for=make_owned_opener(to_open_options, node),
         on_request=log.log_request if args.access_log else ignore_request,
         watch_files=lambda directory, notify: watch_files(directory, env, notify),

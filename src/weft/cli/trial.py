@@ -67,7 +67,7 @@ def add_try_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         help="run this command in each worktree afterwards; exit code 0 means passed",
     )
-    add_check_seconds(parser)
+    add_check_seconds(parser, default="600")
     add_judge(parser)
     add("--max-cost", type=parse_dollars, metavar="USD", help="spend at most this much, all trials together")
     add("--max-tokens", type=parse_positive, metavar="N", help="use at most N tokens, all trials together")

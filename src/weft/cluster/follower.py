@@ -40,7 +40,7 @@ class LogFollower:
 
     async def start(self) -> None:
         """Find out where the log ends."""
-        head = await self._log.find_head()
+        head = await self._log.get_head()
         self.name, self.position = head.name, head.last
 
     async def follow(self, deliver: Callable[[LoggedEvent], None]) -> None:

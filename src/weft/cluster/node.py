@@ -367,7 +367,7 @@ async def open_node(
     `owner` is the name of this process in leases and in the log.
     """
     assert store.event_log is not None, "only a store with a log has a cluster"
-    log = store.event_log.whole
+    log = store.event_log.shared_log
     assert log is not None, "a principal runs no node"
     id = f"node_{secrets.token_hex(6)}"
     record = NodeRecord(id, owner, name, url, VERSION, tuple(roots))

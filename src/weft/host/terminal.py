@@ -1,4 +1,4 @@
-"""Run a program at a pseudo terminal, and end it with everything it started.
+"""Run a program in a pseudo-terminal, and end it with everything it started.
 
 As with other children, a watcher on a lifeline pipe ends everything if we die. The starter opens the terminal itself:
 the first terminal that a session leader opens becomes its controlling terminal, with job control.
@@ -53,11 +53,11 @@ class PseudoTerminal:
         return self.process.pid if self.process is not None else 0
 
     def resize(self, rows: int, cols: int) -> None:
-        """Set the size of the terminal, which the program is notified of."""
+        """Set the size of the terminal, and notify the program (SIGWINCH)."""
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
     async def write(self, data: bytes) -> None:
-        """Send input as if it were typed. Wait until the program reads it."""
+        """Send input as if it were typed. Wait while the terminal's buffer is full."""
         view = memoryview(data)
         async with self._write_lock:
             while view:
@@ -112,7 +112,7 @@ class PseudoTerminal:
 async def open_pseudo_terminal(
     command: ProcessCommand, *, rows: int = 24, cols: int = 80
 ) -> AsyncIterator[PseudoTerminal]:
-    """Start a program at a terminal. Leaving ends it with everything it started.
+    """Start a program in a pseudo-terminal. Leaving ends it with everything it started.
 
     Raise `OSError` if it cannot be started. `command.timeout` is ignored.
     """

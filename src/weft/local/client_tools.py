@@ -90,7 +90,7 @@ class ClientToolCalls:
         self._open: dict[ToolRequestID, OpenToolCall] = {}
 
     def offer(self, session: SessionID, client: str, tools: Sequence[ClientTool]) -> None:
-        """Offer tools to a session, instead of those that the client offered before. Raise `InvalidInputError`."""
+        """Offer tools to a session, instead of those that the client offered before. Raise `InvalidInputError` if they cannot be offered."""
         check_offer(client, tools)
         offers = {name: offer for name, offer in self._offers.get(session, {}).items() if name != client}
         if tools:

@@ -147,7 +147,7 @@ def _read_worktree_changes(
 
 
 def find_top(directory: str) -> str | None:
-    """Return the top of the checkout that a directory is in, None if it is gone."""
+    """Return the top of the checkout that a directory is in, None if there is no such directory or it is in no checkout."""
     path = os.path.realpath(directory)
     while not os.path.exists(os.path.join(path, ".git")):
         if not os.path.isdir(path) or os.path.dirname(path) == path:

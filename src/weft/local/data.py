@@ -100,7 +100,9 @@ class LocalData:
         id = SessionID(check_id("session", session))
         await self._runtime.journal.flush()
         proof = await self._check(id)
-        for _ in range(ATTEMPTS):  # what is written meanwhile is no fault: a fault is there the next time too
+        for _ in range(
+            ATTEMPTS
+        ):  # a write in between may look like a fault; a real one is still there the next time
             before, proof = proof, await self._check(id) if proof.verdict == "faulty" else proof
             if proof == before:
                 break

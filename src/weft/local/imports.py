@@ -66,7 +66,10 @@ class BulkImporter:
         self._lookup = lookup
 
     async def run(self, request: ImportRequest, on_progress: OnProgress) -> ImportReport:
-        """Import all sessions. A session that cannot be read is reported and does not stop the others. Importing twice is safe."""
+        """Import all sessions. Importing twice is safe.
+
+        A session of another program that cannot be read is reported and does not stop the others. In an exported file it is an error.
+        """
         # A single exported session is meant for this directory; of many sessions only some belong here.
         options = ImportOptions(
             find_project=self._lookup,

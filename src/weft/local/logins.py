@@ -106,7 +106,7 @@ class StartedLogin(Struct, frozen=True):
 
 
 class LoginMethods:
-    """The login methods of each provider, and the logins that were begun. A method that is added later replaces an earlier one."""
+    """The login methods of each provider, and the logins that were begun. Methods that are added later replace the earlier ones of their provider."""
 
     def __init__(self, logins: Iterable[ProviderLogin] = ()) -> None:
         self._logins = {each.auth.provider: each for each in logins}

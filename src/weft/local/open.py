@@ -83,7 +83,7 @@ TURN_SECONDS = 6 * 60 * 60
 class OpenOptions(Struct, frozen=True, kw_only=True):
     """What to open, and how.
 
-    * `answered` says that somebody replies to permission requests, `one_shot` that there will be one prompt only.
+    * `can_ask` says that somebody answers permission requests and questions, `one_shot` that there will be one prompt only.
     * `editor` offers open files, with unsaved text, and terminals.
     * `models` are added to the configured ones; `budgets` replace the configured ones.
     * `tape` records the answers of models or replays them.
@@ -99,7 +99,7 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
     directory: str = "."
     env: Mapping[str, str] = os.environ
     store: str | None = None
-    answered: bool = False
+    can_ask: bool = False
     one_shot: bool = False
     editor: EditorWorkspace | None = None
     models: tuple[ServedModel, ...] = ()
@@ -252,7 +252,7 @@ def to_workspace_sources(
 ) -> WorkspaceSources:
     """Return what the workspace shows to front ends. Its warnings were reported when the directory was opened."""
 
-    @cache  # an object: it remembers the logins that were begun
+    @cache  # always the same object, because it holds the logins that were begun
     def get_logins() -> LoginMethods:
         from weft.local.logins import find_login_methods  # noqa: PLC0415  a run needs no login
 
@@ -367,7 +367,7 @@ def to_permission_settings(loaded: LoadedConfig, paths: Paths, options: OpenOpti
         loaded.trusted_config,
         person=get_person_name(options.env),
         owner=describe_process(),
-        answered=options.answered,
+        can_ask=options.can_ask,
     )
     principal = options.caller.principal
     if principal is not None:

@@ -77,11 +77,11 @@ class PermissionSettings(Struct, frozen=True, kw_only=True):
     persistent: bool = False
 
 
-def to_ask_policy(trusted_config: Config, *, person: str, owner: str, answered: bool) -> AskPolicy:
+def to_ask_policy(trusted_config: Config, *, person: str, owner: str, can_ask: bool) -> AskPolicy:
     """Read how to ask a person from the trusted part of the configuration."""
     asking = trusted_config.weft_settings.asking or AskingConfig()
     return AskPolicy(
-        answered=answered,
+        can_ask=can_ask,
         unanswered=asking.unanswered or "deny",
         timeout_seconds=asking.timeout,
         always=asking.always or "session",

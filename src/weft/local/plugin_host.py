@@ -200,7 +200,7 @@ class LoadedPlugins:
         clock: Clock,
         warn: Warn,
     ) -> None:
-        self.loaded = tuple(plugins)
+        self.plugins = tuple(plugins)
         self.commands = tuple(commands)
         self._settings = read_plugin_settings(loaded)
         self._scope = scope
@@ -211,13 +211,13 @@ class LoadedPlugins:
         hooks = self._register_hooks()
         self._chain = HookChain(hooks, self.fault_counter, clock)
         self.hooks: Hooks = self._chain if hooks else NO_HOOKS
-        self.named: Mapping[str, NamedTool] = name_tools(self.loaded, warn)
+        self.named: Mapping[str, NamedTool] = name_tools(self.plugins, warn)
 
     async def change_config(self, loaded: LoadedConfig) -> LoadedConfig:
         return await apply_config_hooks(loaded, self.hooks, self._scope.directory, self._warn)
 
     def find_logins(self, loaded: LoadedConfig) -> LoginMethods:
-        return find_login_methods(loaded, self.loaded, self._clock, self._warn)
+        return find_login_methods(loaded, self.plugins, self._clock, self._warn)
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
@@ -232,7 +232,7 @@ class LoadedPlugins:
         return [
             *(
                 register_function(plugin.worker, hooked, plugin=plugin.source.where, seconds=seconds)
-                for plugin in self.loaded
+                for plugin in self.plugins
                 for hooked in plugin.contents.hooks
             ),
             *(register_command(command, environment) for command in self.commands),
@@ -243,7 +243,7 @@ class LoadedPlugins:
         """Run the `setup` of all plugins, then pass them events until the context is left."""
         self._reporter.attach(local)
         listeners = make_plugin_listeners(self._chain, local.bus)
-        await asyncio.gather(*(self._set_up(plugin, local) for plugin in self.loaded))
+        await asyncio.gather(*(self._set_up(plugin, local) for plugin in self.plugins))
         async with open_tasks() as tasks:
             running = [tasks.create_task(each.listen(self._chain, self.fault_counter)) for each in listeners]
             try:
@@ -335,7 +335,8 @@ State = Literal["loaded", "failed", "held back", "passed over"]
 class PluginRow(Struct, frozen=True, kw_only=True):
     """One plugin as `weft plugin list` shows it.
 
-    `kind` is `file`, `tools`, `module`, `package` or `command`. `why` says what is wrong, if anything is.
+    `kind` is `file`, `tools`, `module`, `package` or `command`. What is held back has the kind `plugin`, `tool` or `hook`, and what is
+    passed over has `other`. `why` says what is wrong, if anything is.
     """
 
     name: str

@@ -49,7 +49,7 @@ def _get_formatters(config: Config) -> Mapping[str, FormatterConfig]:
 
 
 def _to_formatter(known: FileFormatter | None, name: str, entry: FormatterConfig) -> FileFormatter:
-    """Return the formatter as configured: used wherever its program exists, without further conditions."""
+    """Return the formatter as configured. One with a command of its own is used wherever its program exists, without further conditions."""
     base = known or FileFormatter(name=name, argv=(), extensions=())
     if not entry.command:
         # OpenCode ignores an entry without a command; here it may also extend a built-in formatter.

@@ -1,4 +1,4 @@
-"""Tokens in a store: their hashes, whom they belong to, and when they end; and logins that were ended."""
+"""Tokens in a store: their hashes, whom they belong to, and when they expire; and browser logins that were ended early."""
 
 import hmac
 import os
@@ -30,7 +30,7 @@ from weft.model.wire import Wire, always, from_plain, to_plain
 from weft.share.records import ShareRecords
 from weft.store.contract import Store
 
-# All tokens are one value, so that a name is given once and the last administrator is noticed.
+# All tokens are stored as one value: an update can then check that names are unique and that an administrator remains.
 TOKENS_KEY: Final = ("token", "list")
 LOGINS_KEY: Final = ("login", "ended")
 SECRET_BEGIN: Final = "weft"
@@ -54,7 +54,7 @@ class StoredTokens(Wire, frozen=True, kw_only=True):
 
 
 class TokenStore:
-    """Keeps the `TokenCheck` promise. `now` is the time in milliseconds."""
+    """Implements `TokenCheck` over a store. `now` is the time in milliseconds."""
 
     def __init__(self, store: Store, now: Callable[[], int]) -> None:
         self._store = store
@@ -157,13 +157,13 @@ class TokenStore:
         if not workspaces:
             return
         log = self._store.event_log
-        if log is None or log.whole is None:
+        if log is None or log.shared_log is None:
             raise InvalidInputError(
                 "workspaces",
                 "this store has no nodes that could offer git workspaces",
                 hint="leave out --workspace, or use a Postgres store",
             )
-        nodes = [node for node in (await log.whole.cluster.get_status()).nodes if node.alive]
+        nodes = [node for node in (await log.shared_log.cluster.get_status()).nodes if node.alive]
         # The checkouts of a workspace are in a directory that has its name.
         offered = {os.path.basename(root) for node in nodes for root in node.roots}
         unknown = next((name for name in workspaces if name not in offered), None)
@@ -183,8 +183,8 @@ class TokenStore:
         )
 
 
-class LoginStore:
-    """Keeps the `EndedLogins` promise. Only hashes are stored. `now` is the time in milliseconds."""
+class EndedLoginStore:
+    """Implements `EndedLogins` over a store. Only hashes are stored. `now` is the time in milliseconds."""
 
     def __init__(self, store: Store, now: Callable[[], int]) -> None:
         self._store = store

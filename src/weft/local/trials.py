@@ -279,7 +279,7 @@ class LocalTrials:
         return [session for _, session in sorted(members, key=lambda member: member[0])]
 
     async def _check(self, session: SessionInfo, input: CompareInput) -> SessionInfo:
-        """Run the check of a trial, unless it runs or its files were checked already. Return it with the result."""
+        """Run the check of a trial, unless the trial is running or its own check has run on these files already. Return it with the result."""
         trial = get_weft_data(session).trial
         if trial is None or await self._runtime.store.find_holder(session.id) is not None:
             return session

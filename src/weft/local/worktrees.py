@@ -128,7 +128,7 @@ async def run_start_command(
 
 
 def find_session_worktree(session: SessionInfo, env: Mapping[str, str]) -> str | None:
-    """Return the directory of a session if it is a worktree made for sessions, else None."""
+    """Return the directory of a session if it is in a worktree made for sessions, else None."""
     worktrees = os.path.realpath(paths_from(env).worktrees)
     inside = os.path.realpath(session.directory).startswith(worktrees + os.sep)
     return session.directory if inside else None

@@ -24,7 +24,7 @@ from weft.model.url import redact_url
 from weft.snapshot.contract import MAX_BYTES
 from weft.snapshot.location import SnapshotLocation, choose_base, list_locations
 from weft.snapshot.objects import ObjectStore, list_pins, list_sessions, measure_files
-from weft.store.findings import FaultKind, Leftover
+from weft.store.findings import DocumentFaultKind, Leftover
 from weft.store.maintenance import StoreMaintenance
 from weft.store.reader import StoreReader
 from weft.store.url import store_exists
@@ -54,7 +54,7 @@ DAMAGED_DATABASE: Final = DoctorFinding(
     severity="problem",
     area=STORE_AREA,
     what="",
-    means="much of it cannot be read, and nothing changes it any more; --fix moves the file aside and copies what can be read into a "
+    means="much of it cannot be read, and weft no longer writes to it; --fix moves the file aside and copies what can be read into a "
     "new one. End every other weft first",
     repair=FIX,
     cure="salvage",
@@ -184,7 +184,7 @@ LARGE_TREE: Final = DoctorFinding(
 )
 
 # `orphan` is not here: the leftovers tell more about orphans.
-FAULT_FINDINGS: Final[dict[FaultKind, DoctorFinding]] = {
+FAULT_FINDINGS: Final[dict[DocumentFaultKind, DoctorFinding]] = {
     "unreadable": UNREADABLE,
     "foreign": NOT_DOCUMENTS,
     "duplicate": DUPLICATE_SESSIONS,
@@ -201,7 +201,7 @@ def examine(target: DoctorInput, *, on_progress: CopyProgress = lambda _, __: No
     environment = _examine_area("environment", lambda: examine_environment(target))
     configuration = _examine_area("configuration", lambda: examine_configuration(target))
     store = _examine_area(STORE_AREA, lambda: examine_store(target, on_progress))
-    # A store that cannot be opened has no index that could be: it is reported once.
+    # If the store cannot be opened, neither can its index: report that once.
     reported = {finding.what for finding in store}
     index = [
         finding
@@ -249,7 +249,7 @@ def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[Doctor
         *_examine_area(STORE_AREA, lambda: _to_findings(UNLABELLED_BUNDLES, _check_bundles(store))),
         *_examine_area(PROJECT_AREA, lambda: examine_projects(store.reader)),
     ]
-    # A damaged database spoils one check after the other, and one repair mends all of it.
+    # A damaged database makes one check after the other fail, and one repair fixes it all: report only that.
     return [each for each in found if each.cure == "salvage"][:1] or found
 
 
@@ -352,7 +352,7 @@ def examine_projects(reader: StoreReader) -> list[DoctorFinding]:
             DoctorFinding(
                 severity="warning",
                 area=PROJECT_AREA,
-                what=f"{format_count(len(misfiled), 'session is', 'sessions are')} recorded outside the project of the directory",
+                what=f"{format_count(len(misfiled), 'session is', 'sessions are')} recorded under another project than that of their directory",
                 means="the project's list of sessions does not show them",
                 repair="weft session adopt --all",
                 cure="adopt",

@@ -17,8 +17,8 @@ from weft.store.chain import (
     SESSION_KEY,
     TODO_KEY,
     Chain,
+    ChainedDocument,
     ChainLines,
-    Covered,
     digest_document,
     message_key,
     part_key,
@@ -120,7 +120,7 @@ class _Comparison:
         self._shared = shared
         self._twice: list[str] = []
         self._documents = {} if export is None else self._list_documents(export)
-        # When somebody else last wrote the session's document, and the entry before which that was noticed.
+        # When another program last wrote the session's document (ms), None if none did.
         self._touched = self._find_touch()
 
     def _list_documents(self, export: SessionExport) -> Mapping[str, _Document]:
@@ -170,7 +170,9 @@ class _Comparison:
                 found.append(self._check_unknown(key, document))
         return _merge_uncovered(found)
 
-    def _check(self, key: str, covered: Covered, document: _Document | None) -> Iterator[ProofFinding]:
+    def _check(
+        self, key: str, covered: ChainedDocument, document: _Document | None
+    ) -> Iterator[ProofFinding]:
         if document is None:
             is_empty = key in (DIFF_KEY, TODO_KEY) and covered.digest == digest_document(())
             if covered.digest is not None and not is_empty:
@@ -203,14 +205,14 @@ class _Comparison:
             covered is not None and covered.digest is not None and f"message/{message}" not in self._documents
         )
 
-    def _find_outside(self, covered: Covered) -> int | None:
+    def _find_outside(self, covered: ChainedDocument) -> int | None:
         """Return when somebody else wrote to the session after an entry."""
         if not self._shared:
             return None
         later = [at for entry, at in self._chain.outside.items() if entry > covered.entry]
         return max(later) if later else self._touched
 
-    def _find_change_outside(self, key: str, covered: Covered, value: Any) -> int | None:
+    def _find_change_outside(self, key: str, covered: ChainedDocument, value: Any) -> int | None:
         """Return when a document was changed, if OpenCode changes documents of others in this way; otherwise None."""
         if not self._shared:
             return None
@@ -242,7 +244,7 @@ class _Comparison:
         return ProofFinding(kind=kind, where=where, reason=reason)
 
 
-def _is_growing(part: TextPart | ReasoningPart, covered: Covered) -> bool:
+def _is_growing(part: TextPart | ReasoningPart, covered: ChainedDocument) -> bool:
     """Return True if a part is not complete, and begins with what was chained."""
     length = covered.length
     if part.time is None or part.time.end is not None or length is None or len(part.text) <= length:
@@ -271,7 +273,7 @@ def _merge_uncovered(findings: list[ProofFinding]) -> list[ProofFinding]:
 
 
 def _check_costs(export: SessionExport, chain: Chain) -> Iterator[ProofFinding]:
-    """Add costs up again: a message contains its steps, and the total of the session its messages."""
+    """Add costs up again. A message must cost at least as much as its steps, and a session as much as its messages."""
     counted = Decimal(0)
     ledger = get_weft_data(export.info).spent
     for message in export.messages:

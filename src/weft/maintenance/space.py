@@ -24,7 +24,7 @@ OUTPUT_NAME = r"tool_[0-9A-Za-z]{20,40}"
 def measure_space(
     store: StoreMaintenance, paths: Paths, *, on_progress: ProgressCallback = lambda _: None
 ) -> StoreSizes:
-    """Measure a store, its snapshots, and tool outputs if it is the default store."""
+    """Measure a store and its snapshots; for the default store also tool outputs and the snapshots of OpenCode."""
     counter = SizeCounter(on_progress)
     store.measure(counter)
     places = {"undo": choose_base(paths, store.url)}

@@ -12,14 +12,14 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.proof import AnchoredHead, SessionProof
 from weft.model.session import SessionInfo
 from weft.model.transfer import SessionExport
-from weft.store.findings import Fault, FaultKind
+from weft.store.findings import DocumentFault, DocumentFaultKind
 from weft.store.maintenance import StoreMaintenance
 from weft.store.reader import StoreReader
 
 ATTEMPTS = 5
 DAY_MS = 24 * 60 * 60 * 1000
 
-FoundFault = tuple[FaultKind, str, str]
+FoundFault = tuple[DocumentFaultKind, str, str]
 
 
 class VerifyResult(Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class VerifyResult(Struct, frozen=True, kw_only=True):
 
     digests: tuple[SessionDigest, ...]
     proofs: tuple[SessionProof, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[DocumentFault, ...]
 
     @property
     def is_sound(self) -> bool:
@@ -48,7 +48,7 @@ def verify_store(
     `anchored` are heads of chains that were kept elsewhere. With `strict`, changes by other programs are faults, too.
     """
     digests, proofs = list[SessionDigest](), list[SessionProof]()
-    misplaced, contents = list[Fault](), list[Fault]()
+    misplaced, contents = list[DocumentFault](), list[DocumentFault]()
     known = set(store.list_session_ids())
     # Sessions in the trash have their chains there.
     trashed = {session.id for bundle in store.reader.list_trash() for session in bundle.sessions} - known
@@ -98,7 +98,7 @@ def _read_export(reader: StoreReader, session: SessionInfo) -> SessionExport:
     )
 
 
-def find_faults(export: SessionExport, known: Collection[str], *, now: int) -> list[Fault]:
+def find_faults(export: SessionExport, known: Collection[str], *, now: int) -> list[DocumentFault]:
     """Check the contents of a session. `known` are the ids of all sessions."""
     session = export.info
     found: list[FoundFault] = [
@@ -110,7 +110,10 @@ def find_faults(export: SessionExport, known: Collection[str], *, now: int) -> l
             for reason in _check_message(message, export, now)
         ),
     ]
-    return [Fault(kind=kind, session=session.id, where=where, reason=reason) for kind, where, reason in found]
+    return [
+        DocumentFault(kind=kind, session=session.id, where=where, reason=reason)
+        for kind, where, reason in found
+    ]
 
 
 def _check_session(session: SessionInfo, known: Collection[str], now: int) -> Iterator[FoundFault]:

@@ -36,7 +36,8 @@ class FindingItem(Struct, frozen=True, kw_only=True):
 class DoctorFinding(Struct, frozen=True, kw_only=True):
     """What is wrong, what it means, and the command that repairs it.
 
-    A problem has consequences now, a warning may have some, a note is for information.
+    A problem has consequences now, a warning may have some, a note is for information. `repair` is the command for a person;
+    `cure` names what `weft doctor --fix` does by itself, "" if nothing.
     """
 
     severity: Severity

@@ -83,8 +83,7 @@ class CheckResult(Wire, frozen=True, kw_only=True):
 class TrialData(Wire, frozen=True, kw_only=True):
     """The place of a session among the trials of a prompt.
 
-    `base` is the commit with the files at its start, `fork` the message before which the original was forked. `check` is
-    the command that judges the result, `checked` its last result.
+    `base` is the commit with the files at its start. `check` is the command that judges the result, `checked` its last result.
     """
 
     group: str

@@ -22,7 +22,7 @@ from weft.permission.storage import RecordStore, end_key, log_key
 
 # * allowed, denied: by a rule, a grant, a plugin or the answer to an earlier request
 # * asked, answered: a person was asked, and answered
-# * unanswered: nobody answered in time
+# * unanswered: nobody could be asked, or nobody answered in time
 # * withdrawn: the run was aborted
 # * granted, revoked: a permission for more than one call
 # * dropped: the oldest entries were removed

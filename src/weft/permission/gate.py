@@ -49,7 +49,7 @@ class CallOrigin(Struct, frozen=True, kw_only=True):
 
 
 class PermissionCaller(Struct, frozen=True, kw_only=True):
-    """Who asks for permission, and the rules that apply. `find` returns the origin; it is called only if a person must be asked."""
+    """Who asks for permission, and the rules that apply. `find` returns the origin; it is called only if the rules say `ask`."""
 
     rulesets: Rulesets
     agent: str = ""
@@ -145,7 +145,7 @@ class Gate:
         return await self._grants.revoke(id)
 
     async def end_run(self, session: SessionID) -> None:
-        """End a run: end its grants for a turn, and withdraw requests that an earlier run left open."""
+        """Handle the end of a run: end its grants of scope `turn`, and withdraw requests that an earlier run left open."""
         turns = frozenset(self._turns.pop(session, ()))
         with suppress(StoreError):
             await self._requests.end_run(session)
@@ -170,7 +170,7 @@ class Gate:
     async def _ask(
         self, request: PermissionRequest, caller: PermissionCaller, undecided: list[str], rule: Rule
     ) -> None:
-        """Ask a person about the patterns that are `undecided`, because of this rule, unless a grant or a plugin decides."""
+        """Ask a person about the `undecided` patterns, unless a grant or a plugin decides. `rule` is the one that says `ask`."""
         open_request = await self._make_open_request(request, caller)
         if open_request.turn_id is not None:
             self._turns.setdefault(open_request.session_id, set()).add(open_request.turn_id)
@@ -180,7 +180,7 @@ class Gate:
                 entry_for_request("allowed", request, open_request.agent, open_request.time, why=grants)
             )
             return
-        if await self._is_decided_by_plugin(request, open_request.agent):
+        if await self._consult_plugins(request, open_request.agent):
             return
         try:
             answered = await self._requests.ask(open_request, lambda asked: self._note_asked(asked, rule))
@@ -193,7 +193,7 @@ class Gate:
             raise
         self._apply(request, answered)
 
-    async def _is_decided_by_plugin(self, request: PermissionRequest, agent: str) -> bool:
+    async def _consult_plugins(self, request: PermissionRequest, agent: str) -> bool:
         """Return True if a plugin allows the request. Raise `BlockedError` if one denies it."""
         ruling, now = await self._context.consult(request), self._context.clock.now()
         match ruling.status:

@@ -14,14 +14,14 @@ Unanswered = Literal["deny", "skip", "allow"]
 
 
 class AskPolicy(Struct, frozen=True, kw_only=True):
-    """Whether somebody answers, how long to wait, what to do without an answer, and how far an `always` reaches.
+    """Whether somebody can be asked, how long to wait, what to do without an answer, and how far an `always` reaches.
 
     Without an answer `deny` refuses the call and ends the run; `skip` refuses it and lets the agent find another way.
     `person` is who answers here, `owner` is this process. `limits` apply in addition to the rules of a call, and no
     answer can lift them.
     """
 
-    answered: bool = False
+    can_ask: bool = False
     unanswered: Unanswered = "deny"
     timeout_seconds: float | None = None
     always: Scope = "session"

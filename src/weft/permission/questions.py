@@ -30,7 +30,7 @@ class QuestionGate:
 
     async def ask(self, request: QuestionRequest, *, agent: str = "") -> Answers:
         """Return one list of answers for each question. Raise `DismissedError`, or `NobodyError` if nobody answers."""
-        if not self._policy.answered:
+        if not self._policy.can_ask:
             raise NobodyError(request=request.id)
         open_request = OpenRequest(
             question=request,
@@ -86,7 +86,7 @@ class QuestionGate:
             pass
 
     async def end_run(self, session: SessionID) -> None:
-        """End a run: withdraw questions of an earlier run that this one did not ask again."""
+        """Handle the end of a run: withdraw questions of an earlier run that this one did not ask again."""
         with suppress(StoreError):
             await self._requests.end_run(session)
 

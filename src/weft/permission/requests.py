@@ -244,7 +244,7 @@ class RequestQueue:
         return ConflictError(self._kind.name, id, "was answered already")
 
     async def end_run(self, session: SessionID) -> None:
-        """End a run: remove requests of an earlier run that this one did not make again."""
+        """Handle the end of a run: remove requests of an earlier run that this one did not make again."""
         asked = self._asked_by_run.pop(session, set())
         stored = await self._store.read()
         stale = {each.id for each in stored if self._is_stale(each, session, asked)}
@@ -272,7 +272,7 @@ class RequestQueue:
         await self._store_request(request)
         if on_asked is not None:
             on_asked(request)
-        if not self._policy.answered:
+        if not self._policy.can_ask:
             await self._kind.publish(self._kind.to_asked(request))
             await self._kind.publish(self._kind.to_answered(request, self._no_answer()))
             raise NobodyError(request=request.id)

@@ -36,7 +36,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 # character that no pattern contains.
 _GAP: Final = "\0"
 _HOLES: Final = f"{UNKNOWN_START}[^{UNKNOWN_END}]*(?:{UNKNOWN_END}|$)"
-# The comparison takes time proportional to the product of both lengths. A longer text may match anything.
+# The comparison takes time proportional to the product of both lengths. A longer text is taken to match any pattern.
 MAX_TEXT_CHARS: Final = 4000
 # Each hole that may be empty doubles the number of texts to match.
 MAX_OPTIONAL_HOLES: Final = 4

@@ -205,6 +205,8 @@ class PermissionAnswer(HookOutput, frozen=True, kw_only=True):
 
 
 class Happened(HookInput, frozen=True, kw_only=True):
+    """The input of the `event` hook: an event that was published."""
+
     event: Event
 
 

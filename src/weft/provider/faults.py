@@ -9,7 +9,7 @@ from typing import Any, Final
 from weft.errors import FaultKind, ProviderError
 from weft.host.now import now
 
-# Error codes in lower case, from any of the fields `code`, `type`, `status` and `__type`. The first match wins.
+# Error codes in lower case, from any of the fields `code`, `type`, `status` and `__type`. If several match, `classify` chooses.
 KIND_BY_CODE: Final[dict[str, FaultKind]] = {
     "context_length_exceeded": "overflow",
     "context_window_exceeded": "overflow",
@@ -341,7 +341,10 @@ def parse_error(status: int | None, headers: Mapping[str, str], body: bytes | st
 
 
 def classify(status: int | None, codes: list[str], message: str) -> FaultKind:
-    """Return the kind of a failure. A specific code decides, then a specific text, then any code, then the status."""
+    """Return the kind of a failure. A specific code decides, then a specific text, then any code, then any text, then the status.
+
+    With a status in `FINAL_STATUSES` no text counts except one about the quota.
+    """
     kinds = [KIND_BY_CODE[code] for code in codes if code in KIND_BY_CODE]
     by_text = next(
         (kind for kind, pattern in KIND_BY_TEXT if re.search(pattern, message, re.IGNORECASE)), None

@@ -64,7 +64,7 @@ def find_next_model(runtime: Runtime, prompt: UserMessage, *, summary: bool = Fa
 
 
 class PendingAnswer:
-    """The answer of one step while it is being made. All its events are stored through `commit`."""
+    """The answer of one step while it is being made. Its events are stored through `commit`, those of its end through `store_end`."""
 
     def __init__(
         self, runtime: Runtime, session: SessionInfo, transcript: Transcript, step: ModelStep
@@ -120,7 +120,7 @@ class PendingAnswer:
             try:
                 await self.runtime.journal.commit(*held, *rest, into=self.transcript)
             except StoreError:
-                # A tool may be noting something at the same time, and its commit may have put back what it took.
+                # A concurrent commit, of a tool that notes something, may have failed too and put back what it had taken.
                 self._held = [*held, *self._held]
                 raise
 
@@ -129,7 +129,7 @@ class PendingAnswer:
         message, history = self.message, self.history()
 
         def count(stored: SessionInfo) -> SessionInfo:
-            # Nearly always this is the one answer, and the whole history need not be looked at.
+            # Nearly always only this answer is new, and the rest of the history need not be looked at.
             until = get_ledger(stored).until
             new = takewhile(lambda each: each.info.time.created > until, reversed(history))
             infos = [message if each.info.id == message.id else each.info for each in new]

@@ -79,7 +79,7 @@ async def get_briefing(runtime: Runtime, session: SessionInfo) -> Briefing:
 
 
 def list_briefing_keys(session: SessionInfo) -> list[Key]:
-    """Return the store keys of a session's briefing, its own first. A fork shares that of its original."""
+    """Return the store keys of a session's briefing, its own first. A fork begins with that of its original."""
     origin = get_weft_data(session).forked_from
     sessions = [session.id] if origin is None else [session.id, origin.session_id]
     return [briefing_key(id) for id in sessions]

@@ -22,7 +22,7 @@ WARNING_SHARE = Decimal("0.8")
 MIN_ANSWER_TOKENS = 1_000
 
 MEASURES: tuple[BudgetMeasure, ...] = ("cost", "tokens", "steps", "seconds")
-# Measures whose amount for the next request is not an estimate.
+# Measures without an estimate for the next request: it is one step, and its time is not known.
 EXACT_MEASURES: tuple[BudgetMeasure, ...] = ("steps", "seconds")
 SCOPE_NAMES: dict[BudgetScope, str] = {
     "run": "this run",
@@ -71,7 +71,7 @@ BudgetVerdict = WithinBudget | NearLimit | OverBudget
 
 
 def check_budgets(accounts: Iterable[BudgetAccount], expected: Spent) -> BudgetVerdict:
-    """Decide whether a request may be made that is expected to cost so much. If several limits forbid it, report the first account's."""
+    """Decide whether a request may be made, given its expected spending. If it would exceed several limits, report that of the first account."""
     lines = [line for account in accounts for line in to_lines(account, expected)]
     for line in lines:
         if is_over(line):

@@ -250,7 +250,7 @@ def make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo, call: Cal
 
 
 MAX_SESSION_DEPTH = 100
-# What a person is told when these are asked.
+# Why a person is asked about a call, in words that they read.
 LOOP_REASON = "the same call was made again and again"
 INTERRUPTED_REASON = "a crash cut this call off, and it may have taken effect"
 

@@ -118,7 +118,7 @@ def to_call_entry(part: ToolPart) -> dict[str, Any]:
     return {"id": part.id, "tool": part.tool, "state": state}
 
 
-# A child does not see its parent's todo list, and does not start children of its own.
+# By default a child does not see its parent's todo list, and does not start children of its own.
 PARENT_ONLY_TOOLS = ("todowrite", "todoread", "task")
 
 

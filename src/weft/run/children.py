@@ -157,7 +157,10 @@ class ChildSpawner:
                 reporting.cancel()
 
     async def _run_child(self, child: SessionID, input: PromptInput) -> MessageWithParts:
-        """Run the child and return its last answer. If the caller is cancelled, abort the child and wait until it has settled."""
+        """Run the child and return its last answer. If the caller is cancelled or the time is up, abort the child and wait until it has settled.
+
+        Raise `DeadlineError` if the time is up.
+        """
         deadline = Deadline("subagent", self._runtime.subtasks.seconds, self._runtime.clock)
         async with deadline.running(), open_tasks() as tasks:
             prompting = tasks.create_task(self._runs.prompt(child, input))

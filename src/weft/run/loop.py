@@ -60,7 +60,7 @@ class RunLoop:
         self.handed_over = False
 
     async def run(self) -> None:
-        """Run until `decide` says stop, a person refuses a call, or nothing more can be done."""
+        """Run until `decide` says stop, a person refuses a call, or another process is to continue (`handed_over`)."""
         try:
             # Between two turns the provider has to process most of the conversation again anyway, so pruning loses no cache here.
             await prune_old_outputs(self._runtime, self._transcript)
@@ -138,7 +138,7 @@ class RunLoop:
     async def _compact(self, prompt: UserMessage, tokens_before: int) -> None:
         """Request a summary, unless one was made just now: another would not help, so the run fails.
 
-        `tokens_before` is the size of the next request in tokens; 0 if it is unknown because a provider refused the request.
+        `tokens_before` is the size of the next request in tokens; 0 if it is unknown because a provider refused that request.
         """
         if self._compacted_at == self._steps_taken:
             await self._give_up(prompt)

@@ -195,10 +195,10 @@ class Processor:
         """The text of the answer so far, without reasoning."""
         return "".join(part.text for part in self._texts if isinstance(part, TextPart))
 
-    def to_end_events(
+    def finish(
         self, finished: Finished, answer_usage: AnswerUsage, changed: Patch | None = None
     ) -> list[Event]:
-        """End the answer, and store its cost. A call whose arguments never became complete fails.
+        """End the answer, and return the events that store its end and its cost. A call whose arguments never became complete fails.
 
         The part that starts the step and the part that ends it get the snapshots before and after the `changed` files.
         """
@@ -232,11 +232,12 @@ class Processor:
         closed = self._close_all()
         for call in list(self._calls):
             closed += self._fail_call(call, ABORTED)
-        # OpenCode shows an aborted answer to the model if it has anything but reasoning in it, and the end of a step would count.
-        # But providers refuse an answer of reasoning alone. So there is no end of a step; the cost is on the message anyway.
-        # If the end of the answer could not be stored, its usage is counted already, and the end of the step is stored once more.
+        # If storing the end of the answer failed, its usage is counted already: store the same end of the step again.
         step_finish = [self._step_finish] if self._step_finish else self._count_partial_usage()
         if isinstance(failure, AbortedFailure) and not (self._has_calls or self.has_text):
+            # OpenCode shows an aborted answer to the model if it has any part besides reasoning, and the end of a step is such a
+            # part. But providers refuse an answer of reasoning alone. So this answer gets no end of a step; its cost is in the
+            # message anyway.
             step_finish = []
         self.message = replace(self.message, error=failure)
         return [*closed, *step_finish, *self._complete()]

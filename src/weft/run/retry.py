@@ -31,7 +31,8 @@ class EmptySummaryError(ProviderError):
 class RetryLimits(Struct, frozen=True, kw_only=True):
     """How often to retry one request, and how long to wait.
 
-    `max_provider_wait_ms` limits each wait whose length the provider chooses; None means that only a deadline limits it.
+    `max_provider_wait_ms` is the longest wait that a provider may ask for: if it asks for more, the request is not sent again. None means
+    that only a deadline limits the wait.
     """
 
     retries: int = MAX_RETRIES

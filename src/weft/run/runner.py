@@ -111,7 +111,10 @@ class Runner:
         self._closed = ClosedHistories()
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
-        """Store a prompt and wait until it is answered. Return the answer, or the prompt itself if no reply is wanted."""
+        """Store a prompt and wait until it is answered. Return the answer, or the prompt itself if no reply is wanted.
+
+        Raise `HandedOverError` if another process is to continue the run.
+        """
         leased, prompt = await self._begin(session, input)
         if input.no_reply:
             return get_message(leased.transcript, prompt)
@@ -514,7 +517,7 @@ class Runner:
         The next opening would close them too. But other nodes show the answer as it is stored, and it may never be opened again.
         """
         if to_settling_events(leased.transcript.messages()):
-            from weft.undo.evidence import settle_calls  # noqa: PLC0415  few runs fail so
+            from weft.undo.evidence import settle_calls  # noqa: PLC0415  few runs fail in this way
 
             _, settling = await settle_calls(self._runtime.undo_context, leased.session.id)
             await self._runtime.journal.commit(*settling, into=leased.transcript)

@@ -169,7 +169,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
 async def with_session_tools(runtime: Runtime, session: SessionID, rulesets: Rulesets) -> Runtime:
     """Return the runtime with the session's own tools and those of the MCP servers that are connected by now.
 
-    Warn of servers that are not connected.
+    Warn about servers that are not connected.
 
     Servers whose tools the `rulesets` all forbid are not waited for. Within a run tools are only ever added, at the end, so that
     the provider's cache of the conversation stays valid. OpenCode asks every server again for every step.

@@ -187,7 +187,7 @@ class Spender:
         return ancestry
 
     def _set_allowance(self, session: SessionInfo) -> None:
-        """Note from where this run's own budget counts, if it has one."""
+        """Set the point from which this run's own budget counts, if it has one."""
         budget = self._get_run_budget()
         if budget == UNLIMITED:
             return

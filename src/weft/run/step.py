@@ -348,7 +348,7 @@ class AnswerRequest:
                 answer.processor.set_value(value)
         await answer.changes.take()
         changed = await answer.changes.combine()
-        await answer.store_end(answer.processor.to_end_events(finished, answer_usage, changed))
+        await answer.store_end(answer.processor.finish(finished, answer_usage, changed))
 
     def _record(self, attempt: Attempt, error: ProviderError | None) -> TriedAttempt:
         """Return the attempt with all that `next_attempt` needs to know of its result."""
@@ -375,7 +375,7 @@ class AnswerRequest:
         for chunk in (Started(), TextStart(id="cut"), TextDelta(id="cut", text=text), TextEnd(id="cut")):
             events += processor.feed(chunk)
         finished = Finished(reason="stop", usage=Usage())
-        await self._answer.commit([*events, *processor.to_end_events(finished, AnswerUsage())])
+        await self._answer.commit([*events, *processor.finish(finished, AnswerUsage())])
 
     # --- between attempts ---
 

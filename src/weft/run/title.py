@@ -195,7 +195,7 @@ def to_title(text: str, *, max_length: int = MAX_TITLE_LENGTH) -> str:
 
 
 async def _request_title(runtime: Runtime, prompt: UserMessage, source: str, reply: TitleReply) -> None:
-    """Ask the small model for a title. Leave the reply empty if there is no such model, or if it fails or takes too long."""
+    """Ask the small model for a title. Leave the text of the reply empty if there is no such model, or if it fails or takes too long."""
     agent = runtime.agents.get(TITLE_AGENT)
     if agent is None or prompt.model is None or not source.strip():
         return

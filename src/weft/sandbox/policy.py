@@ -26,7 +26,7 @@ class Sandbox(Struct, frozen=True, kw_only=True):
     """A sandbox that works on this system, or none.
 
     With a `refusal`, nothing may be run: a sandbox is required and there is none. `prefix` comes before every command.
-    `lacks` lists what this sandbox cannot prevent, and `protected` the paths that sandboxed processes must not create.
+    `lacks` lists what this sandbox cannot prevent, and `protected` the paths that sandboxed processes must neither change nor create.
     """
 
     kind: SandboxKind = ""

@@ -158,7 +158,7 @@ class EventCounter:
         self.closed = 0
         self.listeners = 0
         self.ended = False
-        # Since the first of them listened, to any feed: one that reconnects needs what happened meanwhile.
+        # True from the first such listener to any feed on, also after it has left: one that reconnects needs what happened meanwhile.
         self.has_pages = False
         self.has_delta_listeners = False
 
@@ -193,7 +193,7 @@ class EventCounter:
         self.signal.wake()
 
     def find(self, id: str) -> int | None:
-        """Return the number in one of our ids, or None if a later event was lost with a closed feed."""
+        """Return the number in an id; None if it is not one of ours, or if a later event was lost with a closed feed."""
         name, number = parse_number(id)
         return number if name == self.name and self.closed <= number <= self.last else None
 

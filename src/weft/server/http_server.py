@@ -216,7 +216,7 @@ class HttpServer:
         try:
             measured = await self.cluster.metrics()
         except StoreError:
-            return []  # the other metrics are all the more important
+            return []  # the other metrics matter all the more while the store fails
         return [
             line for name, about, value in measured for line in format_metric(name, "gauge", about, value)
         ]

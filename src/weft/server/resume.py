@@ -1,4 +1,4 @@
-"""What a listener missed that this server no longer holds: from the change log of the store, and what is going on now."""
+"""Read what a listener missed and no feed holds any more, as after a restart: from the store's change log, and what is going on now."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -18,21 +18,21 @@ from weft.model.ids import GLOBAL_PROJECT
 from weft.server.directories import OpenDirectory
 from weft.server.feed import COUNT_BITS, EventFeed, parse_number
 
-# Returns True if a listener is to get an event. Raises `CursorLostError` if nobody knows whether it heard of that session.
-Hears = Callable[[MissedEvent], bool]
+# Returns True if a listener is to get an event. Raises `CursorLostError` if it cannot be known whether the listener follows that session.
+EventFilter = Callable[[MissedEvent], bool]
 
 
-def hear_everything(_: MissedEvent) -> bool:
+def want_everything(_: MissedEvent) -> bool:
     return True
 
 
-def make_directory_filter(feed: EventFeed, *, hears_relayed: bool) -> Hears:
+def make_directory_filter(feed: EventFeed, *, hears_relayed: bool) -> EventFilter:
     """Return the filter for a listener to one directory. It also gets what happened elsewhere in the project of the directory.
 
     With `hears_relayed` sessions of other directories may have been relayed to it, and a restart forgets which.
     """
 
-    def hears(missed: MissedEvent) -> bool:
+    def is_wanted(missed: MissedEvent) -> bool:
         if os.path.realpath(missed.directory) == feed.directory:
             return True
         if missed.project == feed.project != GLOBAL_PROJECT:
@@ -41,18 +41,18 @@ def make_directory_filter(feed: EventFeed, *, hears_relayed: bool) -> Hears:
             raise CursorLostError(0, 0)
         return False
 
-    return hears
+    return is_wanted
 
 
 class MissedEventReader:
     """Reads what one listener missed. `list_open` returns the directories that it listens to, of those that are open."""
 
     def __init__(
-        self, log: ChangeLog, list_open: Callable[[], Iterable[OpenDirectory]], hears: Hears
+        self, log: ChangeLog, list_open: Callable[[], Iterable[OpenDirectory]], is_wanted: EventFilter
     ) -> None:
         self._log = log
         self._list_open = list_open
-        self._hears = hears
+        self._is_wanted = is_wanted
 
     async def read(self, after: str, feeds: Iterable[EventFeed]) -> Sequence[MissedEvent]:
         """Return what a listener missed since an id. Raise `CursorLostError` if that is not known.
@@ -69,7 +69,7 @@ class MissedEventReader:
         missed = [
             each
             for each in await self._log.read(server, number >> COUNT_BITS)
-            if self._hears(each)
+            if self._is_wanted(each)
             and not (isinstance(each.event, PartUpdated) and each.event.part.id in growing)
         ]
         current = [

@@ -6,7 +6,7 @@ from weft.model.principal import Caller, TokenScope, includes
 from weft.server.response import ErrorResponse
 from weft.server.route import HttpOperation
 
-# They reach beyond the directories and sessions of a principal: settings and keys of the whole server, programs that no sandbox
+# Routes that reach beyond the directories and sessions of a principal: settings and keys of the whole server, programs that no sandbox
 # holds, checkouts elsewhere on the disk, sessions of other servers with their ids, logins to the page, and the tokens themselves.
 ADMIN_ROUTES: Final = frozenset(
     {
@@ -58,9 +58,9 @@ ADMIN_ROUTES: Final = frozenset(
         "worktree.reset",
     }
 )
-# They are sent with POST, and change nothing.
+# Routes with POST that change nothing.
 READING_ROUTES: Final = frozenset({"weft.prompt.check", "weft.share.preview", "weft.sql"})
-# They are sent with GET, and take something away from whoever works in the directory.
+# Routes with GET that take something away from whoever works in the directory.
 TAKING_ROUTES: Final = frozenset({"tui.control.next"})
 
 

@@ -29,7 +29,7 @@ from weft.server.http_server import HttpServer
 from weft.server.metrics import EventMetrics, format_metric
 from weft.server.request import find_directory
 from weft.server.response import Receive, Scope, Send, read_headers, send_error, to_error_response
-from weft.server.resume import MissedEventReader, hear_everything, make_directory_filter
+from weft.server.resume import MissedEventReader, make_directory_filter, want_everything
 
 HEARTBEAT_SECONDS: Final = 10.0
 HEADERS: Final = [
@@ -57,7 +57,8 @@ class ServerEventStream:
 
     With `ends_with_feed` the stream ends when its feed does: a client of OpenCode then reconnects and reads everything again.
     With a cluster, a listener that resumes gets what it missed from the log: `find_feed` returns the feed of an event in it, None
-    if the listener does not listen to that. With `missed`, a listener resumes also after a restart.
+    if the listener does not listen to that. With `missed`, a listener also resumes if the feeds no longer hold what it
+    missed, as after a restart.
     """
 
     def __init__(
@@ -139,16 +140,18 @@ class ServerEventStream:
         if number is None or None in positions.values():
             with suppress(CursorLostError):
                 if self._missed is not None:
-                    return self._to_changes(start, await self._missed.read(after, list(self._positions)))
+                    return self._to_first_frames(start, await self._missed.read(after, list(self._positions)))
             return self._to_frame(CONNECTED_BODY) + start + self._to_frame(encode_resync("too old"))
         self._positions.update(
             {feed: position for feed, position in positions.items() if position is not None}
         )
         return self._to_frame(CONNECTED_BODY)
 
-    def _to_changes(self, start: bytes, missed: Sequence[MissedEvent]) -> bytes:
-        """Return the first frames of a listener that gets what it missed. Only the last one has an id: a listener that is cut off
-        before it resumes once more from where it was."""
+    def _to_first_frames(self, start: bytes, missed: Sequence[MissedEvent]) -> bytes:
+        """Return the first frames of a listener that gets what it missed from the change log.
+
+        Only the last one has an id: a listener that is cut off before it resumes once more from where it was.
+        """
         *frames, last = [
             self._to_frame(CONNECTED_BODY),
             *(self._to_frame(encode_event(each.event), each) for each in missed),
@@ -278,7 +281,7 @@ class DirectoryEventsEndpoint:
             return
         feed, log = opened.feed, self._server.counter.log
         is_named = bool(find_directory(scope["query_string"], read_headers(scope)))
-        hears = make_directory_filter(feed, hears_relayed=not is_named)
+        is_wanted = make_directory_filter(feed, hears_relayed=not is_named)
         granularity: Granularity = "deltas" if _read_query(scope).get("deltas") in {"1", "true"} else "whole"
         style = StreamStyle(granularity=granularity, wrapped=False)
 
@@ -293,7 +296,7 @@ class DirectoryEventsEndpoint:
             style,
             ends_with_feed=True,
             find_feed=find_feed,
-            missed=None if log is None else MissedEventReader(log, lambda: (opened,), hears),
+            missed=None if log is None else MissedEventReader(log, lambda: (opened,), is_wanted),
         )
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 
@@ -319,7 +322,7 @@ class GlobalEventsEndpoint:
             find_feed=lambda directory, _: directories.find_feed(directory),
             missed=None
             if log is None
-            else MissedEventReader(log, lambda: directories.list_open().values(), hear_everything),
+            else MissedEventReader(log, lambda: directories.list_open().values(), want_everything),
         )
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 

@@ -85,7 +85,7 @@ class DayLedger:
         self._stored_day = default.day
 
     async def _make_default_page(self, now: int) -> DayPage:
-        """Return the page to use if none is stored for today. If none is, it has the spending of today's sessions."""
+        """Return the page to use if none is stored for today: with what today's sessions have spent. If one is stored, return an empty page."""
         day = day_of(now)
         page = DayPage(day=day)
         if self._stored_day == day:
@@ -137,7 +137,7 @@ class GroupPage(Wire, frozen=True, kw_only=True):
 class GroupLedger:
     """The spending of sessions that share one budget, over all processes: it is kept in the store, like that of the day.
 
-    Sessions that run at the same time reserve from the same budget, so together they cannot spend more than it.
+    Sessions that run at the same time reserve from the same budget, so together they keep to it as a single session would.
     """
 
     def __init__(self, store: Store) -> None:

@@ -17,7 +17,7 @@ from weft.share.records import ShareRecord, ShareRecords
 from weft.share.revoke import ShareRevoker
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
-    from weft.share.delivery import ShareDelivery
+    from weft.share.sender import ShareSender
 
 SYNC_DELAY_SECONDS = 1.0
 CLOSE_TIMEOUT_SECONDS = 8.0
@@ -28,7 +28,7 @@ class ShareSync:
 
     def __init__(self, context: ShareContext, bus: Bus) -> None:
         self._context = context
-        self._deliveries: dict[SessionID, ShareDelivery] = {}
+        self._senders: dict[SessionID, ShareSender] = {}
         self._changed: set[SessionID] = set()  # since the shares were last looked at
         self._outdated = True  # another process may have shared a session since the shares were read
         self._wake = asyncio.Event()
@@ -38,11 +38,11 @@ class ShareSync:
 
     async def send(self, record: ShareRecord) -> None:
         """Send everything that the other server does not have yet. Raise `SharingError` on failure."""
-        await self._get_delivery(record).send()
+        await self._get_sender(record).send()
 
     def forget(self, session: SessionID) -> None:
         """Stop sending a session."""
-        self._deliveries.pop(session, None)
+        self._senders.pop(session, None)
         self._unsent.discard(session)
 
     async def follow(self) -> None:
@@ -57,10 +57,10 @@ class ShareSync:
     async def flush(self) -> None:
         """Send the sessions that have unsent changes."""
         for session in list(self._unsent):
-            delivery = self._deliveries.get(session)
+            sender = self._senders.get(session)
             self._unsent.discard(session)
-            if delivery is not None:
-                await self._try_send(delivery)
+            if sender is not None:
+                await self._try_send(sender)
 
     async def catch_up(self) -> None:
         """Send everything that was not sent yet. OpenCode loses this when a process ends, and so loses a short run completely."""
@@ -76,13 +76,13 @@ class ShareSync:
         if session is None or isinstance(event, SessionWarned):
             return
         if isinstance(event, SessionCreated | SessionUpdated):
-            if event.info.share is None and session not in self._deliveries:
+            if event.info.share is None and session not in self._senders:
                 return  # whoever shares a session, here or in another process, notes that in its document
             self._outdated = True
         elif isinstance(event, SessionIdled):
             self._outdated = True
         self._changed.add(session)
-        if self._outdated or session in self._deliveries:
+        if self._outdated or session in self._senders:
             self._wake.set()
 
     async def _find_unsent(self) -> None:
@@ -91,7 +91,7 @@ class ShareSync:
         if self._outdated:
             self._outdated = False
             await self._load_shares()
-        self._unsent |= self._changed & self._deliveries.keys()
+        self._unsent |= self._changed & self._senders.keys()
         self._changed.clear()
 
     async def _load_shares(self) -> None:
@@ -102,38 +102,38 @@ class ShareSync:
             return  # unreadable records must not end a run; listing the shares reports the error
         remote = [record for record in records if record.target == "remote" and not record.is_expired(now)]
         shared = {record.session_id: record for record in remote}
-        for session in self._deliveries.keys() - shared.keys():
+        for session in self._senders.keys() - shared.keys():
             self.forget(session)
         for record in shared.values():
-            self._get_delivery(record)
+            self._get_sender(record)
 
-    def _get_delivery(self, record: ShareRecord) -> ShareDelivery:
-        from weft.share.delivery import ShareDelivery  # noqa: PLC0415  few sessions are shared
+    def _get_sender(self, record: ShareRecord) -> ShareSender:
+        from weft.share.sender import ShareSender  # noqa: PLC0415  few sessions are shared
 
-        delivery = self._deliveries.get(record.session_id)
-        if delivery is None or delivery.record.id != record.id:
-            delivery = self._deliveries[record.session_id] = ShareDelivery(self._context, record)
-        return delivery
+        sender = self._senders.get(record.session_id)
+        if sender is None or sender.record.id != record.id:
+            sender = self._senders[record.session_id] = ShareSender(self._context, record)
+        return sender
 
-    async def _try_send(self, delivery: ShareDelivery) -> None:
-        record = delivery.record
+    async def _try_send(self, sender: ShareSender) -> None:
+        record = sender.record
         try:
             await self.send(record)
         except NotFoundError:
             self.forget(record.session_id)  # the session was removed, and its share was revoked before
         except WeftError as error:
-            if self._deliveries.get(record.session_id) is delivery:  # otherwise it was revoked meanwhile
-                await self._handle_error(delivery, error)
+            if self._senders.get(record.session_id) is sender:  # otherwise it was revoked meanwhile
+                await self._handle_error(sender, error)
 
-    async def _handle_error(self, delivery: ShareDelivery, error: WeftError) -> None:
-        record = delivery.record
+    async def _handle_error(self, sender: ShareSender, error: WeftError) -> None:
+        record = sender.record
         if isinstance(error, GoneError):
             with suppress(StoreError):
                 await self._drop_gone(record)
             return
         self._unsent.add(record.session_id)
-        if not delivery.warned:
-            delivery.warned = True
+        if not sender.warned:
+            sender.warned = True
             await self._warn(record.session_id, f"what is shown at {record.url} is behind: {error}")
 
     async def _drop_gone(self, record: ShareRecord) -> None:

@@ -114,7 +114,7 @@ class Snapshots(Protocol):
     * `recover` finishes or rolls back an interrupted restore, as the caller decides;
     * a tree is kept as long as a session pins it.
 
-    If snapshots are switched off, every method does nothing and returns an empty value.
+    If snapshots are switched off, nothing new is recorded, and methods that record return an empty value. Earlier snapshots can still be restored.
     """
 
     def coverage(self) -> Coverage: ...

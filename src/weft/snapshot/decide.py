@@ -63,7 +63,7 @@ CurrentState = FileEntry | UnknownState | None
 def decide_restore(
     sides: Sequence[PatchSides], current: Mapping[bytes, CurrentState], others: Collection[bytes] = ()
 ) -> list[FileDecision]:
-    """Return a verdict for each file in `current`, its state now. `sides` are oldest first; `others` are files that must not change."""
+    """Return a decision on each file in `current`, its state now. `sides` are oldest first; `others` are files that must not change."""
     verdicts = [_judge(path, sides, found) for path, found in sorted(current.items())]
     user_contents = _list_user_contents(sides)
     while True:

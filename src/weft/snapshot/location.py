@@ -98,7 +98,7 @@ class SnapshotLocation:
 
     @property
     def live(self) -> str:
-        """Contains a directory for each running process."""
+        """Contains a directory for each process that runs, or that died and was not recovered yet."""
         return f"{self.directory}/live"
 
     @property

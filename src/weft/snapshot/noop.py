@@ -1,4 +1,4 @@
-"""The snapshot contract when snapshots are switched off: nothing is tracked and nothing can be restored."""
+"""The snapshot contract without a directory for snapshots: nothing is tracked and nothing can be restored."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,11 +18,11 @@ from weft.snapshot.contract import (
 )
 from weft.snapshot.entry import FileEntry
 
-REASON: Final = "snapshots are switched off"
+REASON: Final = "there is no directory for snapshots"
 
 
 class NoSnapshots:
-    """Tracks nothing. `reason` says why, or who switched snapshots off."""
+    """Tracks nothing. `reason` says why."""
 
     def __init__(self, reason: str = REASON) -> None:
         self._reason = reason

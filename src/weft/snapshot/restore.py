@@ -234,7 +234,7 @@ class Restorer:
                 yield from (each for each in self._files.list_files(path) if each not in paths)
 
     def _store_current(self, steps: Iterable[RestoreStep]) -> None:
-        """Store the contents that are about to be replaced, even above the size limit.
+        """Store the contents that are about to be replaced, even if the space for snapshots is used up.
 
         Rolling back must not depend on older snapshots.
         """

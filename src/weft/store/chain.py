@@ -272,7 +272,7 @@ class ChainLines(Struct, frozen=True):
     owner: str = ""
 
 
-class Covered(Struct, frozen=True):
+class ChainedDocument(Struct, frozen=True):
     """What the chain last said about a document: in which entry, and when (ms)."""
 
     digest: str | None
@@ -290,7 +290,7 @@ class Chain(Struct, frozen=True):
 
     hashes: Sequence[str]
     breaks: Sequence[str]
-    covered: Mapping[str, Covered]
+    covered: Mapping[str, ChainedDocument]
     outside: Mapping[int, int]
     is_complete: bool
     began: int
@@ -303,7 +303,7 @@ class Chain(Struct, frozen=True):
 def read_chain(session: SessionID, lines: Iterable[bytes]) -> Chain:
     """Check the links of a chain, and fold its entries."""
     before, hashes, breaks = get_root(session), list[str](), list[str]()
-    covered, outside = dict[str, Covered](), dict[int, int]()
+    covered, outside = dict[str, ChainedDocument](), dict[int, int]()
     is_complete, began = False, 0
     for number, line in enumerate(lines):
         given, _, body = line.partition(b" ")
@@ -327,9 +327,9 @@ def read_chain(session: SessionID, lines: Iterable[bytes]) -> Chain:
     return Chain(hashes, breaks, covered, outside, is_complete, began)
 
 
-def _cover(covered: dict[str, Covered], change: Change, number: int, time: int) -> None:
+def _cover(covered: dict[str, ChainedDocument], change: Change, number: int, time: int) -> None:
     if change.digest is None and change.key.startswith("message/"):
         below = f"part/{change.key.removeprefix('message/')}/"
         for key in [key for key in covered if key.startswith(below)]:
-            covered[key] = Covered(None, None, number, time)
-    covered[change.key] = Covered(change.digest, change.length, number, time)
+            covered[key] = ChainedDocument(None, None, number, time)
+    covered[change.key] = ChainedDocument(change.digest, change.length, number, time)

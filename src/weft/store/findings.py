@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from weft.model.ids import SessionID
 
-FaultKind = Literal[
+DocumentFaultKind = Literal[
     "unreadable",  # a document that cannot be read
     "foreign",  # something among the documents that is not one
     "duplicate",  # a session that is recorded in two projects
@@ -34,10 +34,10 @@ LeftoverKind = Literal[
 GC_LABEL = "gc"
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class DocumentFault(Struct, frozen=True, kw_only=True):
     """Something wrong with a document. `where` is its place, for people and for `StoreRepairer`."""
 
-    kind: FaultKind
+    kind: DocumentFaultKind
     session: SessionID | None = None
     where: str
     reason: str

@@ -12,7 +12,14 @@ from weft.model.session import SessionInfo
 from weft.model.url import redact_url
 from weft.store.chain import ChainLines
 from weft.store.contract import SessionEditor
-from weft.store.findings import AbandonedLease, Fault, LargeDocument, Leftover, RemovedLeftovers, SetAside
+from weft.store.findings import (
+    AbandonedLease,
+    DocumentFault,
+    LargeDocument,
+    Leftover,
+    RemovedLeftovers,
+    SetAside,
+)
 from weft.store.reader import StoreReader
 from weft.store.sizes import ProgressCallback, SizeCounter
 
@@ -58,15 +65,15 @@ class StoreMaintenance(Protocol):
         """Add the size of everything in the store to `counter`, and of its search index."""
         ...
 
-    def find_damage(self) -> list[Fault]:
+    def find_damage(self) -> list[DocumentFault]:
         """Read every document. Return those that are `unreadable`, and what is `foreign`."""
         ...
 
-    def find_misplaced(self, session: SessionID) -> list[Fault]:
+    def find_misplaced(self, session: SessionID) -> list[DocumentFault]:
         """Return the documents of a session that are `misplaced` or `duplicate`. They are readable all the same."""
         ...
 
-    def find_orphans(self) -> list[Fault]:
+    def find_orphans(self) -> list[DocumentFault]:
         """Return the documents that are `orphan`, old or new."""
         ...
 

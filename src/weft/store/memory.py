@@ -269,7 +269,7 @@ class MemoryStore:
 
     @contextmanager
     def _build_index(self) -> Generator[IndexDatabase]:
-        """Build an index like that of a tree. A store in memory holds few sessions."""
+        """Build an index like that of the file store. A store in memory holds few sessions."""
         from weft.store.files.index import UNKNOWN_STAMP, StampedSession, replace_session  # noqa: PLC0415  few runs search anything
         from weft.store.files.index_database import open_in_memory  # noqa: PLC0415  few runs search anything
         from weft.store.search import to_entry  # noqa: PLC0415  few runs search anything

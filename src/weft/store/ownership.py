@@ -77,7 +77,7 @@ class OwnedStore:
     If the whole store has an event log, this is also the principal's part of that log.
     """
 
-    whole = None
+    shared_log = None
     change_log = None
 
     def __init__(self, store: Store, owner: str, *, max_running: int | None = None) -> None:

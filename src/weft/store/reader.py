@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # listing sessions must not load types that it does not use
 class StoreReader(Protocol):
     """What a command that only reads needs from a store.
 
-    Lists are oldest first. `find` returns None for an id that does not exist. A document that cannot be read is left out
+    Lists are oldest first. `find_…` returns None for an id that does not exist. A document that cannot be read is left out
     and named by `problems`. Nothing is locked: a call sees what other processes have written before it.
     """
 

@@ -159,6 +159,11 @@ def parse_words(words: str) -> list[SearchTerm]:
     return terms[:MAX_WORDS]
 
 
+def to_match_query(words: str) -> str:
+    """Convert typed words to an FTS5 query. Return "" if there is no word."""
+    return " ".join(f'"{text}"' if quoted else f'"{text}"*' for text, quoted in parse_words(words))
+
+
 def to_hit(session: SessionInfo, message: MessageID | None, created: int | None, marked: str) -> Hit:
     """Return the hit for a message, or for the title without one. `marked` is the snippet with its marks."""
     snippet, marks = _extract_marks(marked)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
-from weft.errors import InvalidInputError, NotFoundError, WeftError
+from weft.errors import ConflictError, InvalidInputError, NotFoundError, WeftError
 from weft.model.catalog import parse_ref
 from weft.model.display import format_cost, format_count, sanitize
 from weft.model.event import PublishedEvent, SessionIdled, SessionUpdated
@@ -368,7 +368,7 @@ class Chat:
     async def _answer(self, typed: str) -> None:
         request = self.request
         assert self.view is not None, "there is no request without a session"
-        with suppress(NotFoundError):  # it was answered elsewhere
+        with suppress(ConflictError, NotFoundError):  # it was answered elsewhere, or the run withdrew it
             match request:
                 case PermissionRequest():
                     reply, message, terms = to_reply(typed, list_choices(request, scopes=self.setup.scopes))

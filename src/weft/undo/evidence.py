@@ -61,8 +61,10 @@ async def settle_calls(
 
 
 async def needs_other_directory(undo_context: UndoContext, session: SessionID) -> bool:
-    """Return True if the changes of files by an open call are recorded in another directory that still exists. Opening that
-    one settles the session with a better verdict than we can give."""
+    """Return True if the file changes of an open call are recorded for another directory that still exists.
+
+    Opening that directory settles the session with a better verdict than we can give.
+    """
     history = await undo_context.store.list_messages(session)
     roots = {_get_call_root(message) for message in history if list_open_calls(message)}
     others = roots - {undo_context.totals.root}
@@ -85,7 +87,7 @@ def _end_command(evidence: CallEvidence) -> CommandRecord | None:
     command = evidence.command
     if command is None or evidence.machine != identify_machine() or not _TOKEN.fullmatch(command.token):
         return None
-    # The record first: a supervisor takes the end that we make for the command's own.
+    # Read the record first: a supervisor would record our ending of the command as the command's own end.
     record = _read_record(command)
     end_marked(command.token)
     return record
@@ -144,7 +146,7 @@ def _open_unblocked(path: str, flags: int) -> int:
 
 
 def _remove_temporaries(files: Sequence[FileIntent]) -> None:
-    """Remove the files under which a tool wrote a new content before it renamed them."""
+    """Remove the temporary files into which a tool wrote new content, and which it did not rename into place any more."""
     for file in files:
         parent, name = os.path.split(file.path)
         with suppress(OSError):

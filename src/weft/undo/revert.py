@@ -165,7 +165,7 @@ def _make_plan(
 
 
 async def _settle_earlier(undo_context: UndoContext, plan: RestorePlan) -> str:
-    """Finish an earlier attempt that ran out of space. Return what could not be settled, "" if nothing is left."""
+    """Finish or roll back an earlier undo that was interrupted, such as by a full disk. Return what could not be settled, "" if nothing is left."""
     unsettled = await recover_file_changes(undo_context) if plan.patches else ()
     return _join(*map(str, unsettled))
 

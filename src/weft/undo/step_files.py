@@ -20,7 +20,7 @@ FileStates = Mapping[bytes, FileEntry | None]
 
 
 class StepFileChange(Struct, frozen=True, kw_only=True):
-    """How one call of one step changed one file. `place` counts all recorded changes of the session, from 1."""
+    """How one call of one step changed one file. `place` is the number of the recorded change, of one or more files, counted over the session from 1."""
 
     place: int
     step: int

@@ -1,4 +1,4 @@
-"""Who wrote each line: compared with a model that knows, over random edits by several writers."""
+"""Who wrote each line: compared with the known authors, over random edits by several writers."""
 
 from collections.abc import Sequence
 from hashlib import sha1
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weft.blame.authorship import PERSON, UNKNOWN, Authorship, Content, FileEdit, LineAuthor, order_edits
 from weft.blame.lines import Version, follow_lines, is_binary, match_lines, split_lines
 
-# A line of the model, and who wrote it.
+# A line, and who really wrote it.
 Truth = list[tuple[bytes, LineAuthor]]
 HERE = "/checkout"
 

@@ -207,7 +207,7 @@ def test_an_address_is_fetched_only_if_the_person_configured_it_and_fetching_is_
     ]
 
 
-def test_addresses_of_a_trusted_project_are_fetched(home: Home) -> None:
+def test_addresses_in_instructions_are_fetched_only_for_a_trusted_project(home: Home) -> None:
     home.write(home.project / "opencode.json", '{"instructions": ["https://theirs.test/b"]}')
     scope = home.scope()
     for trusted, text in ((False, "[not read: it is not fetched]"), (True, "Theirs.")):

@@ -126,7 +126,7 @@ async def test_a_tool_that_was_withdrawn_during_the_run_is_not_requested() -> No
 async def test_a_person_is_asked_before_the_client() -> None:
     clock = HandClock()
     rules = (Rule(permission="weigh", pattern="*", action="ask"),)
-    permissions = PermissionSettings(policy=AskPolicy(answered=True))
+    permissions = PermissionSettings(policy=AskPolicy(can_ask=True))
     async with open_local(*SCRIPT, clock=clock, rules=rules, permissions=permissions) as api:
         events = api.events()
         run = await start(api, clock)
@@ -156,7 +156,7 @@ async def test_time_spent_asking_a_person_does_not_count() -> None:
         Rule(permission="*", pattern="*", action="allow"),
         Rule(permission="scales", pattern="*", action="ask"),
     )
-    permissions = PermissionSettings(policy=AskPolicy(answered=True))
+    permissions = PermissionSettings(policy=AskPolicy(can_ask=True))
     async with open_local(
         *SCRIPT, clock=clock, rules=rules, permissions=permissions, deadlines=RunDeadlines(tool=60)
     ) as api:

@@ -170,7 +170,7 @@ async def test_a_grant_is_limited_to_its_scope(scope: str) -> None:
     )
     passed, kept = [], await harness.storage.grants.read()
     for project, session, asker in askers:
-        there = make_gate_harness(project=project, answered=False)
+        there = make_gate_harness(project=project, can_ask=False)
         await there.storage.grants.change(lambda _: kept)
         try:
             await there.gate.let_pass(there.request("ls", session_id=session), asker)
@@ -187,7 +187,7 @@ async def test_a_grant_for_every_agent_applies_to_every_agent() -> None:
 
 
 async def test_a_grant_of_one_pattern_does_not_allow_the_others_of_a_request() -> None:
-    harness, there = make_gate_harness(), make_gate_harness(answered=False)
+    harness, there = make_gate_harness(), make_gate_harness(can_ask=False)
     await grant_always(harness, "ls")
     grants = await harness.storage.grants.read()
     await there.storage.grants.change(lambda _: grants)
@@ -368,7 +368,7 @@ async def test_the_question_of_an_aborted_run_is_withdrawn_with_an_event() -> No
 
 
 async def test_without_a_person_a_request_is_refused_at_once_with_a_hint() -> None:
-    harness = make_gate_harness(answered=False)
+    harness = make_gate_harness(can_ask=False)
     request = harness.request("rm x")
     with pytest.raises(UnansweredError) as refused:
         await harness.gate.let_pass(request, make_caller())
@@ -383,7 +383,7 @@ async def test_without_a_person_a_request_is_refused_at_once_with_a_hint() -> No
 
 
 async def test_a_request_that_nobody_answers_stays_open_for_a_week() -> None:
-    harness = make_gate_harness(answered=False)
+    harness = make_gate_harness(can_ask=False)
     first, second, third = harness.request("ls"), harness.request("pwd"), harness.request("id")
     week = 7 * 24 * 3600 * 1000
     for request, later in ((first, week - 1), (second, 1), (third, 0)):
@@ -396,11 +396,11 @@ async def test_a_request_that_nobody_answers_stays_open_for_a_week() -> None:
 
 
 async def test_an_unanswered_request_can_be_allowed_or_denied_without_ending_the_run() -> None:
-    yes = make_gate_harness(answered=False, unanswered="allow")
+    yes = make_gate_harness(can_ask=False, unanswered="allow")
     await yes.gate.let_pass(yes.request("ls"), make_caller())
     with pytest.raises(DeniedError):
         await yes.gate.let_pass(yes.request("ls"), make_caller(rules("*:*:deny")))
-    skip = make_gate_harness(answered=False, unanswered="skip")
+    skip = make_gate_harness(can_ask=False, unanswered="skip")
     with pytest.raises(NobodyError) as refused:
         await skip.gate.let_pass(skip.request("ls"), make_caller())
     assert not isinstance(refused.value, RejectedError)

@@ -44,10 +44,10 @@ Body = Callable[[ModelRequest, Any], dict[str, Any]]
 def test_a_cached_request_equals_one_built_from_scratch(
     model: Model, to_body: Body, way: str, history: list[MessageWithParts]
 ) -> None:
-    turns, memory = to_model_messages(history, model), ModelMessageCache()
-    for end in {len(turns) // 2, len(turns)}:
+    messages, memory = to_model_messages(history, model), ModelMessageCache()
+    for end in {len(messages) // 2, len(messages)}:
         for _ in range(2):
-            asked = request(model, *turns[:end], tools=(READ,))
+            asked = request(model, *messages[:end], tools=(READ,))
             sent = to_bytes(to_body(asked, getattr(memory, way)))
             assert sent == to_bytes(to_body(asked, lambda _, say: say))
 
@@ -68,11 +68,11 @@ def test_a_cached_request_equals_one_built_from_scratch(
 def test_a_conversation_that_grows_equals_one_built_from_scratch(
     model: Model, to_body: Any, way: str, history: list[MessageWithParts], other: list[MessageWithParts]
 ) -> None:
-    turns, others = to_model_messages(history, model), to_model_messages(other, model)
+    whole, others = to_model_messages(history, model), to_model_messages(other, model)
     memory, conversations = ModelMessageCache(), ConversationCache[Any]()
-    grown = [turns[:end] for end in range(len(turns) + 1)]
+    grown = [whole[:end] for end in range(len(whole) + 1)]
     # It grows message by message, while another one is requested; then its end is replaced.
-    for messages in (*(each for part in grown for each in (part, others)), turns[:2], [*turns[:2], *others]):
+    for messages in (*(each for part in grown for each in (part, others)), whole[:2], [*whole[:2], *others]):
         asked = request(model, *messages, tools=(READ,))
         sent = to_bytes(to_body(asked, getattr(memory, way), conversations))
         assert sent == to_bytes(to_body(asked, lambda _, say: say))
@@ -86,34 +86,36 @@ def test_only_the_new_messages_of_a_conversation_are_encoded() -> None:
         return [{}]
 
     conversations = ConversationCache[EncodedMessages]()
-    turns = [UserModelMessage(content=(TextContent(text=text),)) for text in ("one", "two", "three")]
+    messages = [UserModelMessage(content=(TextContent(text=text),)) for text in ("one", "two", "three")]
     for end in (2, 2, 3):
-        found = conversations.encode(GPT, tuple(turns[:end]), to_plain_id, lambda: EncodedMessages(encode))
-        assert found.messages == turns[:end]
-    assert encoded == turns
+        found = conversations.encode(GPT, tuple(messages[:end]), to_plain_id, lambda: EncodedMessages(encode))
+        assert found.messages == messages[:end]
+    assert encoded == messages
 
 
-def test_a_message_is_encoded_once() -> None:
+def test_a_message_is_encoded_once_for_each_model() -> None:
     said: list[str] = []
 
-    def write_turn(turn: Any) -> list[dict[str, Any]]:
-        said.append(turn.content[0].text)
-        return [{"text": turn.content[0].text}]
+    def encode_message(message: Any) -> list[dict[str, Any]]:
+        said.append(message.content[0].text)
+        return [{"text": message.content[0].text}]
 
-    memory, turn = ModelMessageCache(), UserModelMessage(content=(TextContent(text="weave"),))
-    assert memory.cache_values(GPT, write_turn)(turn) is memory.cache_values(GPT, write_turn)(turn)
+    memory, message = ModelMessageCache(), UserModelMessage(content=(TextContent(text="weave"),))
+    assert memory.cache_values(GPT, encode_message)(message) is memory.cache_values(GPT, encode_message)(
+        message
+    )
     assert said == ["weave"]
-    memory.cache_values(MISTRAL, write_turn)(turn)
-    memory.cache_values(replace(GPT, name="another"), write_turn)(turn)
+    memory.cache_values(MISTRAL, encode_message)(message)
+    memory.cache_values(replace(GPT, name="another"), encode_message)(message)
     assert said == ["weave"] * 3
 
 
 def test_a_cache_entry_lives_as_long_as_its_message() -> None:
     memory = ModelMessageCache()
     for number in range(100):
-        turn = UserModelMessage(content=(TextContent(text=str(number)),))
-        [said] = memory.cache_values(GPT, lambda turn: [{"text": turn.content[0].text}])(turn)  # type: ignore[union-attr]
+        message = UserModelMessage(content=(TextContent(text=str(number)),))
+        [said] = memory.cache_values(GPT, lambda message: [{"text": message.content[0].text}])(message)  # type: ignore[union-attr]
         assert said == {"text": str(number)}
-        del turn
+        del message
     gc.collect()
     assert not any(said for _, said in memory._models.values())

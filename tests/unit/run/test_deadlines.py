@@ -149,7 +149,7 @@ async def test_the_time_a_person_takes_to_answer_does_not_count() -> None:
             *script,
             clock=clock,
             rules=rules,
-            permissions=PermissionSettings(policy=AskPolicy(answered=True)),
+            permissions=PermissionSettings(policy=AskPolicy(can_ask=True)),
             deadlines=RunDeadlines(tool=20, turn=30),
         ) as engine,
     ):

@@ -17,7 +17,7 @@ from weft.permission.policy import AskPolicy
 from weft.provider.scripted import Say, UseTool
 from weft.tool.registry import PLAN_ENTER, PLAN_EXIT
 
-ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
+CAN_ASK = PermissionSettings(policy=AskPolicy(can_ask=True))
 PLAN = AgentInfo(name="plan", mode="primary")
 TOOLS = (PLAN_ENTER, PLAN_EXIT)
 
@@ -36,7 +36,7 @@ async def run(engine: Engine, session: SessionID, agent: str, answer: str) -> Qu
 async def test_approving_a_plan_switches_to_the_build_agent() -> None:
     script = ([UseTool(tool="plan_exit", input={})], [Say(text="building")])
     async with open_engine(
-        *script, tools=TOOLS, agents=(PLAN,), permissions=ANSWERED, plans="/nowhere/plans"
+        *script, tools=TOOLS, agents=(PLAN,), permissions=CAN_ASK, plans="/nowhere/plans"
     ) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         asked = await run(engine, session, "plan", "Yes")
@@ -63,7 +63,7 @@ async def test_approving_a_plan_switches_to_the_build_agent() -> None:
 async def test_approving_planning_switches_to_the_plan_agent() -> None:
     script = ([UseTool(tool="plan_enter", input={})], [Say(text="planning")])
     async with open_engine(
-        *script, tools=TOOLS, agents=(PLAN,), permissions=ANSWERED, plans="/nowhere/plans"
+        *script, tools=TOOLS, agents=(PLAN,), permissions=CAN_ASK, plans="/nowhere/plans"
     ) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         asked = await run(engine, session, "build", "Yes")
@@ -79,7 +79,7 @@ async def test_approving_planning_switches_to_the_plan_agent() -> None:
 async def test_a_rejected_switch_ends_the_run_and_keeps_the_agent() -> None:
     script = ([UseTool(tool="plan_exit", input={})], [Say(text="never")])
     async with open_engine(
-        *script, tools=TOOLS, agents=(PLAN,), permissions=ANSWERED, plans="/nowhere/plans"
+        *script, tools=TOOLS, agents=(PLAN,), permissions=CAN_ASK, plans="/nowhere/plans"
     ) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         await run(engine, session, "plan", "No")

@@ -151,7 +151,7 @@ def test_a_report_for_a_settled_call_changes_nothing() -> None:
 
 def test_the_end_stores_the_usage_on_the_message_and_completes_it() -> None:
     making, _ = feed_all(Started())
-    finish, message = making.to_end_events(Finished(reason="stop", usage=Usage()), USAGE)
+    finish, message = making.finish(Finished(reason="stop", usage=Usage()), USAGE)
 
     assert isinstance(finish, PartUpdated)
     assert isinstance(finish.part, StepFinishPart)
@@ -172,7 +172,7 @@ def test_the_end_stores_the_usage_on_the_message_and_completes_it() -> None:
 
 def test_an_incomplete_call_is_a_failed_call() -> None:
     making, events = feed_all(Started(), ToolInputStart(call_id="c", tool="echo"))
-    ended = making.to_end_events(Finished(reason="length", usage=Usage()), USAGE)
+    ended = making.finish(Finished(reason="length", usage=Usage()), USAGE)
     [call] = [part for part in parts([*events, *ended]) if isinstance(part, ToolPart)]
 
     assert isinstance(call.state, ErrorState)

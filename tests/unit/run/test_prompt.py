@@ -711,7 +711,7 @@ async def test_identical_calls_of_one_answer_are_reported_before_they_run() -> N
 
 @pytest.mark.parametrize("continue_on_deny", [False, True])
 async def test_a_person_who_rejects_a_repetition_ends_the_run(continue_on_deny: bool) -> None:
-    permitting = PermissionSettings(policy=AskPolicy(answered=True))
+    permitting = PermissionSettings(policy=AskPolicy(can_ask=True))
     async with (
         asyncio.timeout(60),
         open_engine(
@@ -741,7 +741,7 @@ async def test_a_run_continues_after_a_rejection_only_if_configured(
 ) -> None:
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
     script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="another way")]
-    permitting = PermissionSettings(policy=AskPolicy(answered=True))
+    permitting = PermissionSettings(policy=AskPolicy(can_ask=True))
     async with (
         asyncio.timeout(60),
         open_engine(

@@ -10,8 +10,8 @@ from given.conversation import SESSION, text, user_message
 from weft.model.session import SessionInfo, SessionTime
 from weft.store.files.index import UNKNOWN_STAMP, StampedSession, replace_session
 from weft.store.files.index_database import IndexDatabase, open_in_memory
-from weft.store.files.index_query import search_index, to_query
-from weft.store.search import MAX_WORDS, to_entry
+from weft.store.files.index_query import search_index
+from weft.store.search import MAX_WORDS, to_entry, to_match_query
 
 HOSTILE = [
     "",
@@ -72,5 +72,5 @@ def test_search_operators_are_treated_as_words(database: IndexDatabase) -> None:
 
 
 def test_a_query_quotes_every_word_once() -> None:
-    assert to_query('mend "the loom" a"b -- x') == '"mend"* "the loom" "a b"* "x"*'
-    assert len(to_query("word " * 1000).split()) == MAX_WORDS
+    assert to_match_query('mend "the loom" a"b -- x') == '"mend"* "the loom" "a b"* "x"*'
+    assert len(to_match_query("word " * 1000).split()) == MAX_WORDS

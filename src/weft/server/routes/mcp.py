@@ -89,5 +89,5 @@ ROUTES = (
     route("POST", f"{MCP}/disconnect", "mcp.disconnect", disconnect_mcp),
 )
 
-# An MCP server may be any program, so without a shell this is not offered, either.
+# An MCP server may be any program, so `--no-shell` leaves this route out, too.
 SHELL_ROUTES = (route("POST", "/mcp", "mcp.add", add_mcp, takes=McpInput),)

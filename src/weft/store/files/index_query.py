@@ -1,4 +1,4 @@
-"""Ask the index of a tree: the best match of each session for typed words, and figures."""
+"""Query the search index of a file store: the best match of each session for typed words, and figures."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from weft.model.search import Figures, Hit, ToolUse
 from weft.model.session import SessionInfo
 from weft.model.wire import decode
 from weft.store.files.index_database import IndexDatabase, IndexRow
-from weft.store.search import MATCH_END, MATCH_START, parse_words, to_hit
+from weft.store.search import MATCH_END, MATCH_START, to_hit, to_match_query
 from weft.store.statistics import HOUR_MS, SessionRange, StatisticsQuery, UsageRow, build_figures
 
 SNIPPET_WORDS = 20
@@ -27,16 +27,11 @@ SELECT_SNIPPET = (
 )
 
 
-def to_query(words: str) -> str:
-    """Convert typed words to an FTS5 query. Return "" if there is no word."""
-    return " ".join(f'"{text}"' if quoted else f'"{text}"*' for text, quoted in parse_words(words))
-
-
 def search_index(
     database: IndexDatabase, words: str, *, project: ProjectID | None = None, limit: int
 ) -> list[Hit]:
     """Return the best match of each session that contains all words, best first."""
-    query = to_query(words)
+    query = to_match_query(words)
     if not query or limit < 1:
         return []
     hits: list[Hit] = []

@@ -19,7 +19,7 @@ from weft.model.session import SessionInfo, Todo
 from weft.store.files.documents import Documents
 from weft.store.files.layout import KEPT_WITH_OPENCODE, SUFFIX, Layout
 from weft.store.files.tree import Tree
-from weft.store.findings import Fault
+from weft.store.findings import DocumentFault
 
 
 class Inventory(Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ def list_names(directory: str) -> list[str]:
     return []
 
 
-def find_misplaced(tree: Tree, inventory: Inventory, id: SessionID) -> list[Fault]:
+def find_misplaced(tree: Tree, inventory: Inventory, id: SessionID) -> list[DocumentFault]:
     """Return what is wrong with the location of a session, its messages and their parts."""
     return [
         *_check_session(tree, inventory, id),
@@ -140,7 +140,7 @@ def find_misplaced(tree: Tree, inventory: Inventory, id: SessionID) -> list[Faul
     ]
 
 
-def _check_session(tree: Tree, inventory: Inventory, id: SessionID) -> Iterator[Fault]:
+def _check_session(tree: Tree, inventory: Inventory, id: SessionID) -> Iterator[DocumentFault]:
     projects = inventory.sessions.get(id, ())
     for project in projects:
         path = tree.layout.session(ProjectID(project), id)
@@ -153,10 +153,12 @@ def _check_session(tree: Tree, inventory: Inventory, id: SessionID) -> Iterator[
     for project in sorted(projects)[1:]:
         path = tree.layout.session(ProjectID(project), id)
         reason = f"this session is also in {min(projects)}"
-        yield Fault(kind="duplicate", session=id, where=path, reason=reason)
+        yield DocumentFault(kind="duplicate", session=id, where=path, reason=reason)
 
 
-def _check_message(tree: Tree, inventory: Inventory, session: SessionID, id: MessageID) -> Iterator[Fault]:
+def _check_message(
+    tree: Tree, inventory: Inventory, session: SessionID, id: MessageID
+) -> Iterator[DocumentFault]:
     path = tree.layout.message(session, id)
     message: AnyMessage | None = tree.documents.find(path, AnyMessage)
     if message is not None and (message.id, message.session_id) != (id, session):
@@ -174,11 +176,11 @@ def _check_message(tree: Tree, inventory: Inventory, session: SessionID, id: Mes
             yield _to_misplaced(session, f"{directory}/{name}{SUFFIX}", reason)
 
 
-def _to_misplaced(session: SessionID, path: str, reason: str) -> Fault:
-    return Fault(kind="misplaced", session=session, where=path, reason=reason)
+def _to_misplaced(session: SessionID, path: str, reason: str) -> DocumentFault:
+    return DocumentFault(kind="misplaced", session=session, where=path, reason=reason)
 
 
-def find_orphans(inventory: Inventory) -> list[Fault]:
+def find_orphans(inventory: Inventory) -> list[DocumentFault]:
     """Return documents that nothing refers to: messages, diffs and todos without a session, parts without a message."""
     orphans = [
         (name, f"its session is gone, but its {kind} exist")
@@ -194,7 +196,7 @@ def find_orphans(inventory: Inventory) -> list[Fault]:
         (message, "the message is gone, but its parts exist")
         for message in sorted(inventory.parts - inventory.owners.keys())
     ]
-    return [Fault(kind="orphan", where=where, reason=reason) for where, reason in orphans]
+    return [DocumentFault(kind="orphan", where=where, reason=reason) for where, reason in orphans]
 
 
 FLAT_KINDS: dict[str, Any] = {

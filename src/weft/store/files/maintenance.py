@@ -43,7 +43,14 @@ from weft.store.files.lock import drop_abandoned, list_abandoned
 from weft.store.files.reader import FileReader
 from weft.store.files.tree import FORMAT, Tree, list_owners
 from weft.store.files.upgrade import upgrade_tree
-from weft.store.findings import AbandonedLease, Fault, LargeDocument, Leftover, RemovedLeftovers, SetAside
+from weft.store.findings import (
+    AbandonedLease,
+    DocumentFault,
+    LargeDocument,
+    Leftover,
+    RemovedLeftovers,
+    SetAside,
+)
 from weft.store.repair import rebuild_session, shrink_message
 from weft.store.sizes import REPORT_EVERY, ProgressCallback, SizeCounter, walk_files
 
@@ -120,9 +127,9 @@ class FileMaintenance:
             for file in walk_files(self._index):
                 counter.add(file.size, kind="index")
 
-    def find_damage(self) -> list[Fault]:
+    def find_damage(self) -> list[DocumentFault]:
         return [
-            Fault(
+            DocumentFault(
                 kind="foreign" if damage.reason in FOREIGN_REASONS else "unreadable",
                 where=damage.where,
                 reason=damage.reason,
@@ -130,10 +137,10 @@ class FileMaintenance:
             for damage in find_damage(self.reader)
         ]
 
-    def find_misplaced(self, session: SessionID) -> list[Fault]:
+    def find_misplaced(self, session: SessionID) -> list[DocumentFault]:
         return find_misplaced(self.reader, self._inventory, session)
 
-    def find_orphans(self) -> list[Fault]:
+    def find_orphans(self) -> list[DocumentFault]:
         return find_orphans(self._inventory)
 
     def find_leftovers(self, *, before: int) -> list[Leftover]:

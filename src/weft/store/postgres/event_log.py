@@ -69,7 +69,7 @@ class PostgresLog:
         self._placed_at = 0.0
 
     def to_arguments(self, batch: LogBatch, number: int) -> tuple[Any, ...]:
-        """Return the last arguments of a statement with a log. The batch has the number of the write that it belongs to."""
+        """Return the last arguments of a statement made by `with_log`. `number` is that of the write that the batch belongs to."""
         return (
             number,
             self.writer,
@@ -136,7 +136,7 @@ class PostgresLog:
     async def find_own_last(self, owner: str, position: int) -> int:
         return int(await self._database.fetch_value(SELECT_OWN_LAST, owner, position))
 
-    async def find_head(self) -> LogHead:
+    async def get_head(self) -> LogHead:
         ((name, last, trimmed),) = await self._database.fetch(SELECT_HEAD)
         return LogHead(name, last, trimmed)
 

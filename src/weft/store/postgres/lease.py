@@ -18,7 +18,7 @@ from weft.store.postgres.connection import Database
 from weft.store.rows import to_bytes, to_text
 
 ATTEMPTS = 3
-# How often a lease is renewed in the time after which it would run out.
+# How many times a lease is renewed within its duration.
 HEARTBEATS = 3
 RANDOM_BITS = 62
 
@@ -43,7 +43,7 @@ class LeaseKeeper:
         self.watchers: list[Callable[[LeaseLostError], None]] = []
 
     async def renew_forever(self) -> None:
-        """Renew all held leases, `HEARTBEATS` times while they last."""
+        """Renew all held leases, `HEARTBEATS` times within their duration, until cancelled."""
         while True:
             await self._clock.sleep(self._seconds / HEARTBEATS)
             # If the database cannot be reached, leases run out there. The next heartbeat renews those that nobody took over.

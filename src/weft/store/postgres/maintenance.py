@@ -12,7 +12,7 @@ from weft.model.damage import Damage
 from weft.model.ids import MessageID, SessionID
 from weft.model.wire import encode
 from weft.store.chain import ChainLines
-from weft.store.findings import GC_LABEL, AbandonedLease, Fault, LargeDocument, Leftover
+from weft.store.findings import GC_LABEL, AbandonedLease, DocumentFault, LargeDocument, Leftover
 from weft.store.postgres.documents import DOCUMENT_TABLES, PostgresDocuments
 from weft.store.postgres.migration import find_version, get_newest_version
 from weft.store.postgres.reader import PostgresReader
@@ -137,11 +137,11 @@ class PostgresMaintenance:
         [(total,)] = self._fetch(SELECT_TOTAL, self.reader.schema)
         counter.add(max(0, total - counted), kind=OVERHEAD)
 
-    def find_damage(self) -> list[Fault]:
+    def find_damage(self) -> list[DocumentFault]:
         found = self.reader.run(lambda documents: documents.damage())
-        return [Fault(kind="unreadable", where=each.where, reason=each.reason) for each in found]
+        return [DocumentFault(kind="unreadable", where=each.where, reason=each.reason) for each in found]
 
-    def find_misplaced(self, session: SessionID) -> list[Fault]:
+    def find_misplaced(self, session: SessionID) -> list[DocumentFault]:
         del session
         return []  # rows are found by their keys, which are written with the document
 
@@ -156,9 +156,9 @@ class PostgresMaintenance:
             return ChainLines([])
         return self.reader.run(lambda documents: documents.read_chain(session))
 
-    def find_orphans(self) -> list[Fault]:
+    def find_orphans(self) -> list[DocumentFault]:
         return [
-            Fault(kind="orphan", where=where, reason=reason)
+            DocumentFault(kind="orphan", where=where, reason=reason)
             for _, where, reason in self._fetch(SELECT_ORPHANS)
         ]
 

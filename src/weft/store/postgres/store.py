@@ -96,7 +96,7 @@ class PostgresStore(PostgresDocuments):
         return self
 
     @property
-    def whole(self) -> "PostgresStore":
+    def shared_log(self) -> "PostgresStore":
         return self
 
     @property
@@ -152,8 +152,8 @@ class PostgresStore(PostgresDocuments):
     async def read(self, after: int, *, limit: int) -> list[LoggedEvent]:
         return await self._log.read(after, limit=limit)
 
-    async def find_head(self) -> LogHead:
-        return await self._log.find_head()
+    async def get_head(self) -> LogHead:
+        return await self._log.get_head()
 
     async def read_own(self, owner: str, after: int, *, limit: int) -> list[LoggedEvent]:
         return await self._log.read_own(owner, after, limit=limit)

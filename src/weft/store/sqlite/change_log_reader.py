@@ -39,7 +39,7 @@ from weft.store.sqlite.messages import NO_ROWS, MessageRows, build_messages, sel
 from weft.store.sqlite.reader import SqliteReader
 from weft.store.sqlite.writer import DatabaseWriter
 
-# Whoever missed changes of more messages and parts than this reads its sessions again, which takes less.
+# A listener that missed changes of more messages and parts than this reads its sessions again, which takes less time.
 MAX_NAMED: Final = 5_000
 KEPT_SERVERS: Final = 100
 
@@ -197,7 +197,7 @@ def _check_position(connection: apsw.Connection, server: str, after: int) -> int
     """Return the oldest position in the log. Raise `CursorLostError` if a listener of this server cannot resume after a position."""
     [(oldest, last)] = select(connection, SELECT_ENDS)
     for number, start in select(connection, SELECT_SERVER, (server,)):
-        # What one server wrote after the next one began is not in the log if the database was put back from a backup.
+        # What one server wrote after the next one began is not in the log if the database was restored from a backup.
         [(end,)] = select(connection, SELECT_NEXT_START, (number,)) or [(last or 0,)]
         if start <= after <= end and (oldest is None or oldest <= after + 1):
             return oldest or 0

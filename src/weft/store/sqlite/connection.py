@@ -144,7 +144,7 @@ class BusyWait:
             return False
         began = monotonic()
         wait_randomly(SHORTEST_PAUSE, LONGEST_PAUSE)
-        # A machine that sleeps or stalls stops all processes: nobody has written too long meanwhile.
+        # While a machine sleeps or stalls, no process writes, so most of that time does not count.
         self._waited += min(monotonic() - began, LONGEST_COUNTED)
         return True
 

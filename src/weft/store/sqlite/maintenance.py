@@ -12,7 +12,7 @@ from weft.model.ids import PER_MS, SessionID, unwrap
 from weft.model.session import SessionInfo
 from weft.model.wire import decode_many
 from weft.store.chain import ChainLines
-from weft.store.findings import GC_LABEL, AbandonedLease, Fault, LargeDocument, Leftover
+from weft.store.findings import GC_LABEL, AbandonedLease, DocumentFault, LargeDocument, Leftover
 from weft.store.sizes import ProgressCallback, SizeCounter, walk_files
 from weft.store.sqlite.connection import SqlRow
 from weft.store.sqlite.database import DatabaseFile
@@ -100,21 +100,23 @@ class SqliteMaintenance:
             for file in walk_files(place):
                 counter.add(file.size, kind=kind)
 
-    def find_damage(self) -> list[Fault]:
+    def find_damage(self) -> list[DocumentFault]:
         if self._damage is not None:
-            return [Fault(kind="unreadable", where=self._file.path, reason=self._damage.reason)]
+            return [DocumentFault(kind="unreadable", where=self._file.path, reason=self._damage.reason)]
         try:
             found = [reason for (reason,) in self.reader.rows(f"PRAGMA integrity_check({MAX_FAULTS})")]
         except DamagedStoreError as error:
             found = [error.reason]
         if found not in ([], ["ok"]):
-            return [Fault(kind="unreadable", where=self._file.path, reason="; ".join(map(str, found)))]
+            return [
+                DocumentFault(kind="unreadable", where=self._file.path, reason="; ".join(map(str, found)))
+            ]
         return [
-            Fault(kind="unreadable", where=damage.where, reason=damage.reason)
+            DocumentFault(kind="unreadable", where=damage.where, reason=damage.reason)
             for damage in find_damage(self.reader)
         ]
 
-    def find_misplaced(self, session: SessionID) -> list[Fault]:
+    def find_misplaced(self, session: SessionID) -> list[DocumentFault]:
         del session
         return []  # a row is found by its key alone
 
@@ -132,7 +134,7 @@ class SqliteMaintenance:
     def _has_chains(self) -> bool:
         return self._damage is None and not self.is_outdated()
 
-    def find_orphans(self) -> list[Fault]:
+    def find_orphans(self) -> list[DocumentFault]:
         names = {"message": "messages", "diff": "diff", "todo": "todos"}
         orphans = [
             (session, f"its session is gone, but its {names[kind]} exist")
@@ -142,7 +144,7 @@ class SqliteMaintenance:
             (message, "the message is gone, but its parts exist")
             for _, message, _, _, _ in self._list_lost_parts()
         ]
-        return [Fault(kind="orphan", where=where, reason=reason) for where, reason in orphans]
+        return [DocumentFault(kind="orphan", where=where, reason=reason) for where, reason in orphans]
 
     def find_leftovers(self, *, before: int) -> list[Leftover]:
         return [

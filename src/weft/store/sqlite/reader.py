@@ -317,7 +317,8 @@ class SqliteReader:
 
     def search_index(self, words: str, *, limit: int, project: ProjectID | None) -> list[Hit]:
         """Search in what was indexed before."""
-        from weft.store.sqlite.search import list_matches, to_hits, to_match_query  # noqa: PLC0415  few commands need it
+        from weft.store.search import to_match_query  # noqa: PLC0415  few commands need it
+        from weft.store.sqlite.search import list_matches, to_hits  # noqa: PLC0415  few commands need it
 
         if project is not None:
             check_file_name("project", project)

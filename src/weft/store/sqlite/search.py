@@ -18,7 +18,6 @@ from weft.store.search import (
     MATCH_START,
     IndexEntry,
     clean_text,
-    parse_words,
     to_entry,
     to_hit,
     to_nano_and_atto,
@@ -211,11 +210,6 @@ class SessionMatch(NamedTuple):
     message: str | None
     created: int | None
     rows: MessageRows | None
-
-
-def to_match_query(words: str) -> str:
-    """Convert typed words to an FTS5 query. Return "" if there is no word."""
-    return " ".join(f'"{text}"' if quoted else f'"{text}"*' for text, quoted in parse_words(words))
 
 
 def list_matches(

@@ -14,8 +14,8 @@ from weft.share.view import SessionRedactor, to_shared_view
 from weft.transfer.session_import import pack_session
 
 
-class ShareDelivery:
-    """One share: what was sent, and the secrets that were found. `warned` says that a failure was reported."""
+class ShareSender:
+    """Sends one shared session to its server. Remembers what was sent and which secrets were found; `warned` says that a failure was reported."""
 
     def __init__(self, context: ShareContext, record: ShareRecord) -> None:
         self.record = record
@@ -31,13 +31,13 @@ class ShareDelivery:
             export = await pack_session(self._context.store, self.record.session_id)
             view = to_shared_view(export, attachments=self.record.attachments)
             redacted = await asyncio.to_thread(self._redactor.redact, view)
-            items = to_items(redacted, self._models(redacted))
+            items = to_items(redacted, self._list_models(redacted))
             for batch in to_batches(select_unsent(items, self._sent)):
                 await self._context.remote.sync(self.record, batch.values())
                 self._sent.update({name: hash_item(item) for name, item in batch.items()})
             self.warned = False
 
-    def _models(self, export: SessionExport) -> list[Model]:
+    def _list_models(self, export: SessionExport) -> list[Model]:
         """Return what is known of the models in a session, without how to reach them, which may contain keys."""
         refs = [message.info.model for message in export.messages if isinstance(message.info, UserMessage)]
         found = {ref: self._context.find_model(ref) for ref in dict.fromkeys(refs) if ref is not None}
