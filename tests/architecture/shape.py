@@ -26,7 +26,7 @@ LOADED_BY_NAME = re.compile(r"([\w.]+):(\w+)")
 # an adapter, needs no reason: each row of the table has its module.
 SMALL_FOR_A_REASON = {
     "api/permissions.py": "one module for each part of the Api",
-    "host/watcher.py": "the only user of an optional package",
+    "host/file_watcher.py": "the only user of an optional package",
     "importers/export_file.py": "one module for each source that sessions are imported from",
     "importers/opencode_tree.py": "one module for each source that sessions are imported from",
     "provider/catalog/fetch.py": "loads HTTP, which only a refresh needs",
