@@ -378,7 +378,11 @@ def event_lines() -> Iterator[str]:
         for kind in sorted(kinds, key=lambda each: each.type):
             yield f"| `{kind.type}` | `{kind.__name__}` | {properties(kind)} | {cell(own_doc(kind))} |"
     yield ""
-    yield f"A listener that missed events gets `{RESYNC}` (`UnknownEvent`, with a `reason`). Over HTTP it then reads everything again;"
+    yield "With `Last-Event-ID` a listener continues after the last event that it has, on SQLite and Postgres also after a restart of the server. On SQLite it then gets what changed"
+    yield "meanwhile as it is stored now: whole sessions, messages and parts, each once and some perhaps again, then running sessions and open requests. For that, a SQLite store keeps the last"
+    yield "10,000 writes, and a Postgres store 15 minutes. On files a restart loses the events, and on SQLite it does so for principals."
+    yield ""
+    yield f"A listener that cannot continue in this way gets `{RESYNC}` (`UnknownEvent`, with a `reason`). Over HTTP it then reads everything again;"
     yield "`weft.connect` reads it and yields the differences as events."
 
 

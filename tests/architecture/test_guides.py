@@ -30,7 +30,7 @@ def list_unknown(text: str) -> Iterator[str]:
     for names, path in NAMES.findall(text):
         found = find(path)
         words = set(re.findall(r"\w+", found.read_text())) if found else set()
-        yield from (f"{name} of {path}" for name in re.findall(r"\w+", names) if name not in words)
+        yield from (f"{name} of {path}" for name in re.findall(r"`(\w+)`", names) if name not in words)
 
 
 @pytest.mark.parametrize("guide", GUIDES)
