@@ -363,7 +363,8 @@ def events_page() -> str:
 def event_lines() -> Iterator[str]:
     yield 'An event is a fact in the past tense. Over HTTP (`GET /event`) it is `{"type", "properties"}`; in Python'
     yield "(`api.events()`) it is the class next to its type, wrapped in `PublishedEvent` with a cursor. A **durable** event changes what is"
-    yield "stored, and is published only after it is stored. The others are published and not kept."
+    yield "stored, and is published only after it is stored; `message.part.delta` alone is published first, and stored within a quarter"
+    yield "of a second. The others are published and not kept."
     durable = set(get_args(Durable))
     for title, kinds in (
         ("Durable events", [each for each in KINDS.values() if each in durable]),

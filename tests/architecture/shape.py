@@ -21,31 +21,22 @@ BANNED_ENDINGS = ("Manager", "Service", "Helper", "Handler", "Controller", "Fact
 LATE_IMPORT = re.compile(r"#\s*noqa:[^#]*\bPLC0415\s+\S")
 
 SMALL_LINES = 60
-# Small modules that one other module imports, and why each is a module of its own.
+# How a table names a function that is loaded when it is needed, as in `tool/registry.py`.
+LOADED_BY_NAME = re.compile(r"([\w.]+):(\w+)")
+# Small modules that one other module imports, and why each is a module of its own. One that a table names, such as a tool or
+# an adapter, needs no reason: each row of the table has its module.
 SMALL_FOR_A_REASON = {
     "api/permissions.py": "one module for each part of the Api",
-    "cli/main.py": "the way in",
-    "cli/plugin.py": "one module for each noun, found by its name in the table of commands",
-    "host/watcher.py": "the only user of an optional package",
+    "host/file_watcher.py": "the only user of an optional package",
     "importers/export_file.py": "one module for each source that sessions are imported from",
     "importers/opencode_tree.py": "one module for each source that sessions are imported from",
-    "provider/anthropic/adapter.py": "found by its name in the catalogue",
-    "provider/azure.py": "found by its name in the catalogue",
-    "provider/gemini/adapter.py": "found by its name in the catalogue",
     "provider/catalog/fetch.py": "loads HTTP, which only a refresh needs",
     "provider/demo.py": "loaded for the demo alone",
     "share/sender.py": "loaded only if a session is shared",
     "testing/clock.py": "offered to users",
     "testing/pytest_plugin.py": "found by pytest",
     "testing/replay.py": "offered to users",
-    "tool/batch.py": "one module for each tool",
-    "tool/glob.py": "one module for each tool",
-    "tool/history.py": "one module for each tool",
-    "tool/question.py": "one module for each tool",
-    "tool/recall.py": "one module for each tool",
     "tool/scan.py": "run as a script",
-    "tool/task.py": "one module for each tool",
-    "tool/todo.py": "one module for each tool",
 }
 # Functions that only tests call, and why they are part of the source.
 USED_BY_TESTS = {
@@ -155,6 +146,7 @@ class Facts(NamedTuple):
     definitions: list[str]  # functions and constants
     imports: set[str]
     used: set[str]
+    loaded: set[tuple[str, str]]  # modules and functions that a table names
 
 
 def read_facts(path: Path) -> Facts:
@@ -166,18 +158,25 @@ def read_facts(path: Path) -> Facts:
         definitions=[defined for node in tree.body for defined in _list_defined(node)],
         imports=set(),
         used=set(),
+        loaded=set(),
     )
     for node in ast.walk(tree):
         facts.used.update(_list_used(node))
         if isinstance(node, ast.ImportFrom) and node.module:
             facts.imports.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            facts.loaded.update(found.groups() for found in [LOADED_BY_NAME.fullmatch(node.value)] if found)
     return facts
+
+
+def read_all_facts(source: Path = SOURCE) -> dict[Path, Facts]:
+    # No syntax tree is kept: the garbage collector would go through all of them again and again.
+    return {path: read_facts(path) for path in modules(source)}
 
 
 def tree_faults(source: Path = SOURCE) -> list[str]:
     """Return what is wrong with the whole tree: class names used twice, modules that are too small, names that nobody uses."""
-    # No syntax tree is kept: the garbage collector would go through all of them again and again.
-    facts = {path: read_facts(path) for path in modules(source)}
+    facts = read_all_facts(source)
     return sorted(
         (
             *_repeated_classes(facts, source),
@@ -199,13 +198,22 @@ def _repeated_classes(facts: Mapping[Path, Facts], source: Path) -> Iterator[str
 
 
 def _small_modules(facts: Mapping[Path, Facts], source: Path) -> Iterator[str]:
-    importers: Counter[str] = Counter(imported for each in facts.values() for imported in each.imports)
-    for path, each in facts.items():
-        where = name(path, source)
-        dotted = ".".join((source.name, *path.relative_to(source).with_suffix("").parts))
-        is_small = path.name != "__init__.py" and each.lines < SMALL_LINES
-        if is_small and importers[dotted] < 2 and where not in SMALL_FOR_A_REASON:
+    for where in list_small_modules(facts, source):
+        if where not in SMALL_FOR_A_REASON:
             yield f"{where} has under {SMALL_LINES} lines and one importer: put it where it is used, or give the reason in SMALL_FOR_A_REASON"
+
+
+def list_small_modules(facts: Mapping[Path, Facts], source: Path = SOURCE) -> Iterator[str]:
+    """Yield small modules that at most one other module imports and that no table names."""
+    importers: Counter[str] = Counter(imported for each in facts.values() for imported in each.imports)
+    loaded = {named for each in facts.values() for named in each.loaded}
+    for path, each in facts.items():
+        dotted = ".".join((source.name, *path.relative_to(source).with_suffix("").parts))
+        defined = {*each.definitions, *each.classes}
+        is_named = any(dotted.endswith(f".{module}") and thing in defined for module, thing in loaded)
+        is_small = path.name != "__init__.py" and each.lines < SMALL_LINES
+        if is_small and importers[dotted] < 2 and not is_named:
+            yield name(path, source)
 
 
 def _unused_names(facts: Mapping[Path, Facts], source: Path) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Imports point down: import-linter accepts the source, and rejects imports that point up or sideways."""
 
+import configparser
 import os
 import shutil
 import subprocess
@@ -31,6 +32,14 @@ def copy(tmp_path: Path) -> Path:
 def test_imports_point_down() -> None:
     linted = lint(ROOT)
     assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+def test_every_kind_of_store_is_protected() -> None:
+    contracts = configparser.ConfigParser()
+    contracts.read(ROOT / ".importlinter")
+    kinds = {path.parent.name for path in (ROOT / "src" / "weft" / "store").glob("*/__init__.py")}
+    protected = contracts["importlinter:contract:tree"]["protected_modules"].split()
+    assert set(protected) == {f"weft.store.{kind}" for kind in kinds}
 
 
 def plant(top: Path, module: str, line: str) -> None:

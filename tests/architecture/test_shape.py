@@ -76,6 +76,20 @@ def test_the_package_as_a_whole_follows_the_rules() -> None:
     assert shape.tree_faults() == []
 
 
+def test_every_reason_for_a_small_module_is_needed() -> None:
+    assert shape.SMALL_FOR_A_REASON.keys() - set(shape.list_small_modules(shape.read_all_facts())) == set()
+
+
+def test_a_small_module_that_a_table_names_needs_no_reason(tmp_path: Path) -> None:
+    source = tmp_path / "weft"
+    (source / "tool").mkdir(parents=True)
+    (source / "tool" / "loom.py").write_text('"""Weave."""\n\n\ndef weave() -> None:\n    pass\n')
+    (source / "tool" / "registry.py").write_text('"""Tools."""\n\nprint("loom:weave")\n' + "\n" * 60)
+    assert shape.tree_faults(source) == []
+    (source / "tool" / "loom.py").write_text('"""Weave."""\n\n\ndef mend() -> None:\n    mend()\n')
+    assert [fault[:12] for fault in shape.tree_faults(source)] == ["tool/loom.py"]
+
+
 def test_the_check_finds_functions_and_constants_that_nothing_uses(tmp_path: Path) -> None:
     source = tmp_path / "weft"
     source.mkdir()

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from weft.cli.serve import UvicornServer, to_uvicorn_config
 from weft.host.clock import SystemClock
+from weft.local.file_watcher import watch_files
 from weft.local.open import OpenOptions, open_directory
-from weft.local.watcher import watch_files
 from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.contract import Provider
 from weft.provider.registry import ServedModel

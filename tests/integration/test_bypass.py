@@ -18,7 +18,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> ShellTree:
 def judge_group(tree: ShellTree, command: str, group: Group) -> tuple[str, bool]:
     """Return the verdict, and whether the expected permission contributed to it."""
     explanation = tree.explain(command, group.rules)
-    giving = {each.part.permission for each in explanation.parts if each.rule.action == explanation.verdict}
+    giving = {each.part.permission for each in explanation.parts if each.action == explanation.verdict}
     return explanation.verdict, group.permission in giving
 
 

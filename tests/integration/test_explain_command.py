@@ -102,8 +102,8 @@ def test_the_exit_code_is_the_verdict(
 def test_a_person_gets_a_table_and_a_sentence(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "explain", "make", "--agent", "plan"]) == ExitCode.ASK
     assert capsys.readouterr().out == (
-        "verdict  permission  what  rule           source    reason\n"
-        "ask      bash        make  bash make ask  built in  it may change files, and edit is denied\n"
+        "verdict  permission  what  rule           source                  reason\n"
+        "ask      bash        make  bash make ask  added for this command  it may change files, and edit is denied\n"
         "\n"
         "ask: a person decides before it runs (agent plan)\n"
     )
@@ -140,6 +140,36 @@ def test_the_rule_of_an_agent_has_the_source_of_the_agent(
     _, printed = explain(capsys, "ls")
     assert [(part["rule"], part["source"]) for part in printed["parts"]] == [
         ("bash ls * deny", f"{config}:3")
+    ]
+
+
+def test_a_rule_that_denies_what_a_command_may_turn_out_to_be_is_shown_as_it_is_written(
+    tree: ShellTree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_user_config('{"permission": {"bash": {"*": "allow",\n"echo secret*": "deny"}}}')
+    _, printed = explain(capsys, "echo $X")
+    assert [
+        (part["action"], part["rule"], part["source"], part["why"])
+        for part in printed["parts"]
+        if part["permission"] == "bash"
+    ] == [
+        (
+            "ask",
+            "bash echo secret* deny",
+            f"{config}:2",
+            "it may turn out to be what the rule denies",
+        )
+    ]
+
+
+def test_a_command_that_may_run_what_a_rule_denies_is_asked_about_by_a_rule_that_weft_adds(
+    tree: ShellTree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_user_config('{"permission": {"bash": {"*": "allow", "rm *": "deny"}}}')
+    code, printed = explain(capsys, "wrapper rm x")
+    assert code == ExitCode.ASK
+    assert [(part["rule"], part["source"], part["why"]) for part in printed["parts"]] == [
+        ("bash * ask", "added for this command", "it may run a command that a rule does not allow")
     ]
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # How long an aborted run may take to settle. After that weft exits and prints what was still running; the watcher of each
-# child process then ends it.
+# child process (`host/processes.py`) then ends it.
 SETTLE_SECONDS = 8.0
 # How long the process may take to exit once a run is settled.
 EXIT_SECONDS = 1.5

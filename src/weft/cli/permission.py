@@ -65,7 +65,9 @@ VERDICT_TEXTS: dict[Action, str] = {
 }
 EXPLAIN_HEADER = ("verdict", "permission", "what", "rule", "source", "reason")
 BUILT_IN = "built in"
+ADDED = "added for this command"
 EXPLAIN_EPILOG = """Each line is something that the bash tool would ask permission for, with the rule that decides: permission, pattern, action.
+The source of a rule is the file that it is from, `built in`, or `added for this command`, for the reason in the last column.
 The rules are those of the agent and of the configuration. Rules of a session, grants and plugins are not considered:
 where this says ask, a grant may allow the command, and a plugin may allow or deny it.
 ⟦…⟧ stands for a piece of the command that is not known before it runs.
@@ -405,9 +407,9 @@ def _to_explanation(
             {
                 "permission": each.part.permission,
                 "pattern": each.part.pattern,
-                "action": each.rule.action,
+                "action": each.action,
                 "rule": _format_rule(each.rule),
-                "source": to_source(each.rule),
+                "source": ADDED if each.is_added else to_source(each.rule),
                 "always": each.part.always,
                 "why": each.reason,
                 "mayWrite": each.part.may_write,
@@ -421,11 +423,11 @@ def _print_explanation(agent: AgentInfo, explanation: Explanation, to_source: Ca
     paint = Paint(sys.stdout)
     rows = [
         (
-            each.rule.action,
+            each.action,
             each.part.permission,
             each.part.pattern,
             _format_rule(each.rule),
-            to_source(each.rule),
+            ADDED if each.is_added else to_source(each.rule),
             each.reason,
         )
         for each in explanation.parts

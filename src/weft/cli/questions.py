@@ -14,12 +14,15 @@ from weft.cli.output import Paint, sanitize
 from weft.errors import ConflictError, NotFoundError
 from weft.model.event import (
     Event,
+    MessageUpdated,
     PermissionAsked,
     PermissionReplied,
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
 )
+from weft.model.ids import MessageID
+from weft.model.message import AssistantMessage
 from weft.model.permission import PermissionRequest, Question, QuestionRequest
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
@@ -40,9 +43,12 @@ class TerminalQuestions:
         self._tasks = tasks
         self._lock = asyncio.Lock()
         self._question_tasks: dict[str, asyncio.Task[None]] = {}
+        self._agents: dict[MessageID, str] = {}  # by answer
 
     def feed(self, event: Event) -> None:
         match event:
+            case MessageUpdated(info=AssistantMessage(id=id, agent=agent)):
+                self._agents[id] = agent
             case PermissionAsked(request=request):
                 self._question_tasks[request.id] = self._tasks.create_task(self._ask_permission(request))
             case QuestionAsked(request=questions):
@@ -66,10 +72,16 @@ class TerminalQuestions:
         async with self._lock:
             from weft.tui.dialog import to_reply  # noqa: PLC0415  few runs ask, and it loads what draws
 
-            reply, message, terms = to_reply(await ask(format_permission(request, is_local=self._is_local)))
+            reply, message, terms = to_reply(await ask(format_permission(request, self._find_agent(request))))
         self._question_tasks.pop(request.id, None)
         with suppress(ConflictError, NotFoundError):  # somebody else has answered it, or the run withdrew it
             await self._api.reply_permission(request.id, reply, message=message, grant=terms)
+
+    def _find_agent(self, request: PermissionRequest) -> str | None:
+        """Return the agent whose rules ask, empty if it is not known; None if the rules are a server's."""
+        if not self._is_local:
+            return None
+        return self._agents.get(request.tool.message_id, "") if request.tool is not None else ""
 
     async def _ask_questions(self, request: QuestionRequest) -> None:
         async with self._lock:
@@ -108,13 +120,13 @@ async def read_line() -> str:
         loop.remove_reader(fd)
 
 
-def format_permission(request: PermissionRequest, *, is_local: bool = True) -> list[str]:
-    """Return a permission request as text, as the terminal's dialog shows it, and the possible answers."""
+def format_permission(request: PermissionRequest, agent: str | None) -> list[str]:
+    """Return a permission request of an agent as text, as the terminal's dialog shows it, and the possible answers."""
     from weft.tui.dialog import MAX_DIFF_LINES, render_details  # noqa: PLC0415  few runs ask, and it loads what draws
     from weft.tui.text import to_plain_text  # noqa: PLC0415  the same
 
     width = shutil.get_terminal_size().columns
-    details = render_details(request, width, limit=MAX_DIFF_LINES, is_local=is_local)
+    details = render_details(request, width, agent=agent, limit=MAX_DIFF_LINES)
     first, *rest = to_plain_text(details).split("\n")
     lasting = ", [a]lways, for this [t]urn or [p]roject," if request.always else ","
     answers = f"  allow [o]nce{lasting} or [r]eject (and say what instead)? "
@@ -175,7 +187,7 @@ class PendingQuestions:
         if request is None:
             return
         lines = (
-            format_permission(request, is_local=False)
+            format_permission(request, agent=None)
             if isinstance(request, PermissionRequest)
             else format_question(request.questions[len(self._answers)])
         )

@@ -39,9 +39,9 @@ from weft.host.exit import ExitTimer, handle_signals
 from weft.host.machine import collect_more_often, limit_free_memory
 from weft.host.paths import paths_from
 from weft.host.processes import describe_process
+from weft.local.file_watcher import watch_files
 from weft.local.open import OpenOptions, open_directory, to_damage_warner
 from weft.local.tokens import EndedLoginStore, TokenStore
-from weft.local.watcher import watch_files
 from weft.model.principal import ADMINISTRATOR, Caller
 from weft.project.checkout import find_checkout
 from weft.server.application import build_app

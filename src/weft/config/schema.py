@@ -258,7 +258,7 @@ class SnapshotsConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     wait_seconds: Positive | None = field(default=None, name="waitSeconds")
 
 
-# A number of tokens, or a percentage of the model's context such as "80%".
+# A number of tokens, or a share such as "80%" of those that a request may have: the context without the answer.
 Threshold = (
     Positive | Annotated[str, Meta(pattern=r"^[1-9][0-9]?%$", extra={"expected": 'a share such as "80%"'})]
 )

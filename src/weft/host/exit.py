@@ -50,7 +50,8 @@ class ExitTimer:
     def end_now(self, code: int) -> None:
         """End the process at once.
 
-        The watcher of each child process ends the child, and the next process that opens the store repairs the sessions.
+        The watcher of each child process, a shell beside it (`host/processes.py`), ends the child. The next process that opens the
+        store repairs the sessions.
         """
         # In a thread with a timeout: writing may block, and that may be why we are here.
         reporter = threading.Thread(target=_report, args=(", ".join(_list_leftovers()),), daemon=True)

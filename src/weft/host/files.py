@@ -35,17 +35,17 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def is_settled(status: os.stat_result) -> bool:
+def has_final_stamp(status: os.stat_result) -> bool:
     """Return True if the file is old enough that any later change changes its stamp."""
-    return is_settled_stamp(stamp_of(status))
+    return is_final_stamp(stamp_of(status))
 
 
-def is_settled_stamp(stamp: Stamp) -> bool:
-    return stamp[0] < find_settled_time()
+def is_final_stamp(stamp: Stamp) -> bool:
+    return stamp[0] < find_final_stamp_time()
 
 
-def find_settled_time() -> int:
-    """Return the time (ns) before which a file must have changed for `is_settled` to be true of it."""
+def find_final_stamp_time() -> int:
+    """Return the time (ns) before which a file must have changed for its stamp to be final."""
     return time.time_ns() - COARSEST_TIMESTAMP_NS
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from weft.config.load import load_config
 from weft.config.skills import find_skills
+from weft.config.store_address import resolve_store_url
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
 from weft.local.mcp_settings import list_enabled_servers
@@ -33,7 +34,7 @@ def _load_context(place: Place, env: Mapping[str, str]) -> PreviewContext:
     loaded = load_config(scope, strict=True)
     environment = ProviderEnvironment(env=env, paths=paths, warn=lambda _: None)
     options, skills = OpenOptions(directory=place.directory, env=env), find_skills(scope).skills
-    settings = read_settings(loaded, place, scope, options, skills)
+    settings = read_settings(loaded, place, scope, options, skills, resolve_store_url(env, paths))
     return PreviewContext(
         place=place,
         models=load_models(loaded, environment, clock, ()),

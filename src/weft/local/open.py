@@ -144,7 +144,7 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
 
                 options.tape.set_places(to_tape_paths(found.place, paths))
                 models = TapedRegistry(models, options.tape)
-            settings = read_settings(loaded, found.place, scope, options, skills.skills)
+            settings = read_settings(loaded, found.place, scope, options, skills.skills, url)
             sources = replace(
                 to_workspace_sources(loaded, scope, environment, finder, options.seams.clock),
                 store=url,
@@ -323,6 +323,7 @@ def read_settings(
     scope: ConfigScope,
     options: OpenOptions,
     skills: tuple[Skill, ...],
+    store_url: str,
 ) -> Settings:
     """Return the settings of an `Api`, from the configuration, the environment and the options."""
     flags, paths = read_flags(options.env), scope.paths
@@ -349,20 +350,16 @@ def read_settings(
         plan_files=flags.plan_mode,
         guard_off=flags.disable_filetime_check,
         mcp=to_mcp_settings(loaded.config, auth_file=paths.mcp_auth_file, one_shot=options.one_shot),
-        permissions=to_permission_settings(loaded, paths, options),
+        permissions=to_permission_settings(loaded, paths, options, store_url),
         editor=options.editor,
         sharing=to_share_settings(loaded.config, options.env, options.share_url),
-        undo=to_undo_settings(
-            loaded.config,
-            loaded.trusted_config,
-            paths,
-            options.env,
-            resolve_store_url(options.env, paths, options.store),
-        ),
+        undo=to_undo_settings(loaded.config, loaded.trusted_config, paths, options.env, store_url),
     )
 
 
-def to_permission_settings(loaded: LoadedConfig, paths: Paths, options: OpenOptions) -> PermissionSettings:
+def to_permission_settings(
+    loaded: LoadedConfig, paths: Paths, options: OpenOptions, store_url: str
+) -> PermissionSettings:
     policy = to_ask_policy(
         loaded.trusted_config,
         person=get_person_name(options.env),
@@ -373,10 +370,7 @@ def to_permission_settings(loaded: LoadedConfig, paths: Paths, options: OpenOpti
     if principal is not None:
         # Replies to its requests count as the principal's own, and cannot permit it other directories.
         policy = replace(policy, person=principal.name, limits=(make_confinement(paths),))
-    return PermissionSettings(
-        policy=policy,
-        persistent=is_persistent(resolve_store_url(options.env, paths, options.store)),
-    )
+    return PermissionSettings(policy=policy, persistent=is_persistent(store_url))
 
 
 def to_compaction(config: Config) -> CompactionPolicy:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.config.schema import AskingConfig, Config
 from weft.errors import BlockedError
@@ -24,7 +25,7 @@ from weft.permission.gate import Gate, GateStorage
 from weft.permission.policy import AskPolicy, Consult, GateContext, Ruling
 from weft.permission.questions import QuestionGate
 from weft.permission.requests import OpenRequest
-from weft.permission.rules import ask_before_named, ask_before_writers, choose_strictest, merge
+from weft.permission.rules import STRICTEST_FIRST, ask_before_named, ask_before_writers, merge
 from weft.permission.rules import judge as judge_pattern
 from weft.permission.storage import GRANTS_KEY, REQUESTS_KEY, ItemStore, RecordStore
 from weft.plugin.hooks import PERMISSION_ASK, Hooks, PermissionAnswer
@@ -37,6 +38,8 @@ NAME_LENGTH: Final = 16
 # Why a person is asked although no rule of the agent says so.
 MAY_CHANGE_FILES: Final = "it may change files, and edit is denied"
 MAY_RUN_NAMED: Final = "it may run a command that a rule does not allow"
+NO_RULE_MATCHES: Final = "no rule matches it"
+MAY_BE_DENIED: Final = "it may turn out to be what the rule denies"
 
 
 def get_person_name(env: Mapping[str, str]) -> str:
@@ -161,11 +164,17 @@ def make_gate_storage(store: RecordStore, project: ProjectID, *, persistent: boo
 
 
 class JudgedPart(Struct, frozen=True, kw_only=True):
-    """One action of a command, and the rule that decides on it. `reason` says why, if the rule alone does not."""
+    """One action of a command, what is decided about it, and by which rule. `reason` says why, if the rule alone does not.
+
+    A rule that `is_added` is none of the agent's: weft adds it for this command. The action differs from that of the rule if
+    the rule denies what the command may turn out to be: then the person is asked.
+    """
 
     part: ShellAction
+    action: Action
     rule: Rule
     reason: str = ""
+    is_added: bool = False
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -176,7 +185,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> Action:
         """The strictest action of all parts."""
-        return choose_strictest(each.rule for each in self.parts).action
+        return min((each.action for each in self.parts), key=STRICTEST_FIRST.index)
 
 
 def explain(command: str, location: CommandLocation, rulesets: Rulesets) -> Explanation:
@@ -189,19 +198,20 @@ def explain(command: str, location: CommandLocation, rulesets: Rulesets) -> Expl
 def judge_parts(parts: Sequence[ShellAction], rulesets: Rulesets) -> Explanation:
     """Find the rule that decides on each part of a command."""
     with_writers = ask_before_writers(rulesets, "bash", (part.pattern for part in parts if part.may_write))
-    with_named = ask_before_named(
-        with_writers, "bash", (part.pattern for part in parts if part.is_speculative)
-    )
+    with_named = ask_before_named(with_writers, "bash", (part.pattern for part in parts if part.perhaps))
     own_rules, writer_rules = set(merge(*rulesets)), set(merge(*with_writers))
 
     def judge_part(part: ShellAction) -> JudgedPart:
         rule = judge_pattern(part.permission, part.pattern, with_named)
-        reason = part.why
-        if not reason and rule.action == "ask" and rule not in own_rules:
-            if rule in writer_rules:
-                reason = MAY_CHANGE_FILES
-            elif with_named is not with_writers:
-                reason = MAY_RUN_NAMED
-        return JudgedPart(part=part, rule=rule, reason=reason)
+        denying = replace(rule, action="deny")
+        if rule in own_rules:
+            return JudgedPart(part=part, action=rule.action, rule=rule, reason=part.why)
+        if denying in own_rules:
+            return JudgedPart(part=part, action=rule.action, rule=denying, reason=part.why or MAY_BE_DENIED)
+        if rule in writer_rules:
+            reason = MAY_CHANGE_FILES
+        else:
+            reason = MAY_RUN_NAMED if with_named is not with_writers else NO_RULE_MATCHES
+        return JudgedPart(part=part, action=rule.action, rule=rule, reason=part.why or reason, is_added=True)
 
-    return Explanation(parts=tuple(judge_part(part) for part in parts if not part.is_speculative))
+    return Explanation(parts=tuple(judge_part(part) for part in parts if not part.perhaps))

@@ -1,4 +1,4 @@
-"""Chunks: the pieces of a streamed answer, the same for every model API. Only a step sees them."""
+"""Chunks: the pieces of a streamed answer, the same for every model API. Outside of `provider/`, a run reads them and nobody else."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -11,7 +11,7 @@ Metadata = dict[str, Any]
 
 
 class Chunk(Struct, frozen=True, kw_only=True):
-    """One piece of an answer. `metadata` is the provider's own data, which it wants back with the next request."""
+    """One piece of an answer. If it has `metadata`, this is the provider's own data, which it wants back with the next request."""
 
 
 class TextStart(Chunk, frozen=True, kw_only=True):

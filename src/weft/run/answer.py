@@ -64,7 +64,10 @@ def find_next_model(runtime: Runtime, prompt: UserMessage, *, summary: bool = Fa
 
 
 class PendingAnswer:
-    """The answer of one step while it is being made. Its events are stored through `commit`, those of its end through `store_end`."""
+    """The answer of one step while it is being made.
+
+    Its events are stored through `commit`, and its end through `store_end`. `changes` stores the changes that its calls make to files.
+    """
 
     def __init__(
         self, runtime: Runtime, session: SessionInfo, transcript: Transcript, step: ModelStep

@@ -1,7 +1,8 @@
 """One step of a run: request an answer from a model, run the tool calls in it, and store both.
 
-The model's stream and its tool calls run concurrently, and put what they produce into one queue. One consumer folds that queue
-into events. So the events of a session have a total order, and a call that outlives the stream is waited for.
+The model's stream and its tool calls run concurrently, and put chunks and results into one queue, which one consumer folds into
+events. So a call that outlives the stream is waited for. A call stores its notes and its file changes itself, because it must not go
+on before they are stored. The journal puts all events of a session into one order.
 """
 
 import asyncio

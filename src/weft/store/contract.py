@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
@@ -185,3 +185,14 @@ class Store(Protocol):
     async def read_chain(self, session: SessionID) -> ChainLines: ...
 
     async def damage(self) -> list[Damage]: ...
+
+
+@runtime_checkable
+class PartsByMessage(Protocol):
+    """A store that keeps parts by the id of their message alone, so that two messages of one id would share them.
+
+    `owners` returns the session of each of these messages that is stored already. Whoever brings messages along from elsewhere asks for
+    them first.
+    """
+
+    async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]: ...

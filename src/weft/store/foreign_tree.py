@@ -15,7 +15,7 @@ from weft.model.transfer import SessionExport
 from weft.store.contract import RootCommit
 from weft.store.files.layout import SUFFIX
 from weft.store.files.reader import FileReader
-from weft.store.files.upgrade import upgrade_tree
+from weft.store.files.upgrade import prepare_tree
 
 TREE_PATHS = ("", "storage", "opencode/storage", ".local/share/opencode/storage")
 
@@ -69,7 +69,7 @@ def open_foreign_tree(path: str, root_commit: RootCommit) -> Generator[ForeignTr
     """
     root = _find_storage(path)
     reader = FileReader(root)
-    if reader.is_settled():
+    if reader.is_ready():
         yield ForeignTree(reader)
         return
     with tempfile.TemporaryDirectory(prefix="weft-import-") as scratch:
@@ -78,7 +78,7 @@ def open_foreign_tree(path: str, root_commit: RootCommit) -> Generator[ForeignTr
         if os.path.isdir(reader.layout.oldest):
             shutil.copytree(reader.layout.oldest, os.path.join(scratch, "project"), symlinks=True)
         reader = FileReader(copy)
-        upgrade_tree(reader, root_commit)
+        prepare_tree(reader, root_commit)
         yield ForeignTree(reader)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -42,7 +42,7 @@ from weft.model.session_query import SessionQuery, to_cursor
 from weft.model.transfer import SessionExport
 from weft.model.wire import from_plain, to_plain
 from weft.store.chain import ChainLines
-from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor, Store
+from weft.store.contract import NO_LEASES, Key, LogExtender, PartsByMessage, SessionEditor, Store
 from weft.store.lease import LeaseToken
 
 if TYPE_CHECKING:  # for types alone: few stores are shared by nodes, and few runs count anything
@@ -62,13 +62,6 @@ SEARCH_GROWTH: Final = 4
 def to_owned_key(owner: str, *key: str) -> Key:
     """Return the key under which the whole store has a principal's value; that of the administrator if the owner is "" (pure)."""
     return (PRINCIPAL_KEY, owner, *key) if owner else key
-
-
-@runtime_checkable
-class _PartsByMessage(Protocol):
-    """A store that keeps parts by the id of their message alone, so that two messages of one id would share them."""
-
-    async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]: ...
 
 
 class OwnedStore:
@@ -168,7 +161,7 @@ class OwnedStore:
 
     async def _check_parts(self, events: Iterable[Durable]) -> None:
         """Raise `ConflictError` if a message would share its parts with one of somebody else."""
-        if not isinstance(self._store, _PartsByMessage):
+        if not isinstance(self._store, PartsByMessage):
             return
         sessions: dict[MessageID, SessionID] = {}
         for event in events:

@@ -130,11 +130,11 @@ def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lamb
     from weft.store.files.reader import FileReader  # noqa: PLC0415  only the kind of store that is asked for
 
     reader = FileReader(url.removeprefix("file:"), cache=cache, warn=warn, writes=True)
-    if not reader.is_settled():
-        from weft.store.files.upgrade import upgrade_tree  # noqa: PLC0415  rarely needed
+    if not reader.is_ready():
+        from weft.store.files.upgrade import prepare_tree  # noqa: PLC0415  rarely needed
         from weft.store.url import find_root_commit  # noqa: PLC0415  rarely needed
 
-        upgrade_tree(reader, find_root_commit)
+        prepare_tree(reader, find_root_commit)
     return reader
 
 

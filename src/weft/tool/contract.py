@@ -404,8 +404,8 @@ class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
     `describe`, if set, replaces `about`: it returns the description for an audience, or None if the tool is not offered
     to it. With `watch_all`, every change of a file while the tool runs counts as its own and can be undone.
     Only a tool that changes no files, or that names them with `ctx.watch`, sets it to False. A tool that `notes` calls `ctx.note`
-    before it changes anything. A tool with an `own_deadline` ends by itself, and no other deadline limits it. One that is `hidden`
-    is not listed to models. With a `schema`, it takes `RawArguments`: the arguments as the model wrote them.
+    before it changes anything. A tool with an `own_deadline` limits its own time, and no other deadline does. One that is
+    `hidden` is not listed to models. With a `schema`, it takes `RawArguments`: the arguments as the model wrote them.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Read sessions from a store for export, and import sessions into a store without losing data on either side."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -27,7 +27,7 @@ from weft.model.session import ForkedFrom, SessionInfo, get_owner, get_weft_data
 from weft.model.spending import Ledger
 from weft.model.transfer import ExportCounts, ImportResult, ImportVerdict, SessionExport, count_export
 from weft.model.wire import from_plain, to_plain
-from weft.store.contract import Store
+from weft.store.contract import PartsByMessage, Store
 from weft.transfer.document import hash_content
 from weft.transfer.rebind import (
     IdRenamer,
@@ -116,13 +116,6 @@ def _is_within(less: Any, more: Any) -> bool:
 
 ProjectLookup = Callable[[str], Awaitable[ProjectID | None]]
 IMPORTED_SUFFIX = " (imported)"
-
-
-@runtime_checkable
-class MessageOwners(Protocol):
-    """A store that stores messages by id alone, and can tell to which session each belongs."""
-
-    async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]: ...
 
 
 @runtime_checkable
@@ -293,7 +286,7 @@ class SessionImporter:
     # --- storing ---
 
     async def _check_message_owners(self, planned: PlannedImport) -> None:
-        if isinstance(self._store, MessageOwners):
+        if isinstance(self._store, PartsByMessage):
             ids = [message.info.id for message in planned.export.messages]
             for message, owner in (await self._store.owners(ids)).items():
                 if owner != planned.export.info.id:

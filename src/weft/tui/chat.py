@@ -227,8 +227,8 @@ class Chat:
         """Return the live region: the open request, or what is going on."""
         match self.request:
             case PermissionRequest() as permission:
-                is_local = not self.setup.is_remote
-                lines = render_permission(permission, width, scopes=self.setup.scopes, is_local=is_local)
+                agent = None if self.setup.is_remote or not self.view else self.view.find_agent(permission)
+                lines = render_permission(permission, width, agent=agent, scopes=self.setup.scopes)
                 # The choices are at the end, and must be seen.
                 return lines[:1] + lines[1:][-(height - 1) :] if len(lines) > height else lines
             case QuestionRequest() as question:

@@ -1,6 +1,7 @@
 """Permission requests and questions of an agent: the lines that show them, and the meaning of what is typed (pure)."""
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Final
 
 from msgspec import Struct
@@ -97,24 +98,23 @@ def is_answer(question: Question, typed: str) -> bool:
 
 
 def render_permission(
-    request: PermissionRequest, width: int, *, scopes: bool = True, is_local: bool = True
+    request: PermissionRequest, width: int, *, agent: str | None, scopes: bool = True
 ) -> list[Line]:
     """Return a permission request as text: each part of it, why it is asked, and the numbered choices."""
-    details = render_details(request, width, limit=MAX_DIFF_LINES, is_local=is_local)
+    details = render_details(request, width, agent=agent, limit=MAX_DIFF_LINES)
     return [*details, *render_choices(request, width, scopes=scopes)]
 
 
-def render_details(
-    request: PermissionRequest, width: int, *, limit: int, is_local: bool = True
-) -> list[Line]:
+def render_details(request: PermissionRequest, width: int, *, agent: str | None, limit: int) -> list[Line]:
     """Return each part of a permission request, and why it is asked, with at most `limit` lines of a diff.
 
-    `is_local` says that the rules are those of this machine, which `weft permission explain` reads.
+    `agent` is the one whose rules ask, empty if it is not known. It is None if the rules are a server's, because commands of this
+    machine cannot explain those.
     """
     lines: list[Line] = [[("bold ansiyellow", "? "), ("bold", f"Allow {squash(request.permission)}?")]]
     for pattern in request.patterns:
         lines += wrap([("", sanitize(pattern))], width, first=[("ansiyellow", "  • ")], rest=[("", "    ")])
-    for fact in _list_facts(request, is_local=is_local):
+    for fact in _list_facts(request, agent):
         lines += wrap([("dim", fact)], width, first=[("", "    ")], rest=[("", "    ")])
     diff = request.metadata.get("diff")
     if isinstance(diff, str) and diff.strip():
@@ -131,24 +131,25 @@ def render_choices(request: PermissionRequest, width: int, *, scopes: bool = Tru
     ]
 
 
-def _list_facts(request: PermissionRequest, *, is_local: bool) -> Iterator[str]:
+def _list_facts(request: PermissionRequest, agent: str | None) -> Iterator[str]:
     metadata = request.metadata
     yield from (sanitize(fact) for fact in list_request_facts(metadata))
     if not metadata.get("why"):
-        yield f"{REQUEST_FACTS['why']}: {_name_rule_source(request, is_local=is_local)}"
+        yield f"{REQUEST_FACTS['why']}: {_name_rule_source(request, agent)}"
     for key in ("command", "filepath", "url", "description"):
         value = metadata.get(key)
         if isinstance(value, str) and value:
             yield f"{key}: {sanitize(value)}"
 
 
-def _name_rule_source(request: PermissionRequest, *, is_local: bool) -> str:
-    if not is_local:
+def _name_rule_source(request: PermissionRequest, agent: str | None) -> str:
+    if agent is None:
         return "the server's rules ask for it"
-    # Only commands can be explained. The log has every request.
+    # Only commands can be explained, by the rules of the agent that asks. The log has every request.
     is_command = request.permission == "bash" or bool(request.metadata.get("command"))
-    where = "weft permission explain says which" if is_command else "weft permission log names it"
-    return f"a rule asks for it ({where})"
+    if agent and is_command:
+        return f"a rule asks for it (weft permission explain --agent {quote(sanitize(agent))})"
+    return "a rule asks for it (weft permission log)"
 
 
 def render_question(request: QuestionRequest, number: int, width: int) -> list[Line]:

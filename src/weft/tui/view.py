@@ -241,6 +241,11 @@ class SessionView:
         """The requests that wait for an answer, oldest first."""
         return list(self._requests.values())
 
+    def find_agent(self, request: PermissionRequest) -> str:
+        """Return the agent that asks for a permission; empty if it is not known."""
+        answer = self._answers.get(request.tool.message_id) if request.tool is not None else None
+        return answer.agent if answer is not None else ""
+
     @property
     def is_busy(self) -> bool:
         return self.status.state != "idle"
@@ -262,7 +267,8 @@ class SessionView:
                 self._feed_own(MessageUpdated(info=info))
             if number < left_out:
                 self._settled.clear()
-        if history and not self._is_open(history[-1]):
+        last = history[-1].info if history else None
+        if isinstance(last, UserMessage) or (last is not None and last.time.completed is not None):
             self._end_text()
         if self._base is not None:
             self._steps.clear()
@@ -270,9 +276,6 @@ class SessionView:
         self._run_spending.restart()
         self._run_files.clear()
         return left_out
-
-    def _is_open(self, message: MessageWithParts) -> bool:
-        return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
 
     def feed(self, event: Event) -> bool:
         """Apply an event. Return False if it is not about this session or its child sessions."""
@@ -344,6 +347,8 @@ class SessionView:
                 self._count(part)
             case PartUpdated(part=PatchPart() as part):
                 self._feed_patch(part)
+            case MessageUpdated(info=AssistantMessage() as answer):
+                self._answers[answer.id] = answer
             case SessionCreated(info=info) | SessionUpdated(info=info):
                 self._run_spending.record(info.id, get_ledger(info))
             case _:

@@ -15,7 +15,7 @@ REQUEST = PermissionRequest(
 
 
 def test_a_permission_question_shows_its_parts_and_reasons() -> None:
-    assert format_permission(REQUEST) == [
+    assert format_permission(REQUEST, "build") == [
         "? Allow bash?",
         "  • cd ..",
         "  • rm *.o",
@@ -34,12 +34,12 @@ def test_a_question_about_a_directory_shows_the_command_and_the_source_of_the_ru
         metadata={"command": "touch /x/other/a"},
         always=(),
     )
-    assert format_permission(request) == [
+    assert format_permission(request, "build") == [
         "? Allow external_directory?",
         "  • /x/other/*",
-        "    asked because: a rule asks for it (weft permission explain says which)",
+        "    asked because: a rule asks for it (weft permission explain --agent build)",
         "    command: touch /x/other/a",
         "  allow [o]nce, or [r]eject (and say what instead)? ",
     ]
     # The rules of a server are not here to be explained.
-    assert format_permission(request, is_local=False)[2] == "    asked because: the server's rules ask for it"
+    assert format_permission(request, None)[2] == "    asked because: the server's rules ask for it"

@@ -11,8 +11,8 @@ from weft.host import files
 from weft.host.files import (
     BATCH_SIZE,
     Disk,
+    has_final_stamp,
     hold_lock,
-    is_settled,
     make_directory,
     read_bytes,
     read_file,
@@ -57,9 +57,9 @@ def test_a_special_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
 def test_a_recently_written_file_is_not_settled_and_an_old_one_is(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x")
-    assert not is_settled(path.stat())
+    assert not has_final_stamp(path.stat())
     os.utime(path, (1, 1))
-    assert is_settled(path.stat())
+    assert has_final_stamp(path.stat())
     assert stamp_of(path.stat()) == (1_000_000_000, 1, path.stat().st_ino)
 
 

@@ -31,6 +31,10 @@ def test_each_token_is_counted_once(case: dict[str, Any]) -> None:
     assert WIRES[case["wire"]](reported) == Usage(**counts, cost=cost, raw=reported or None)
 
 
+def test_every_wire_has_recorded_usage() -> None:
+    assert {case["wire"] for case in RECORDED} == WIRES.keys()
+
+
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("nonsense", ["x", -1, None, [], {}, Decimal("Infinity"), float("nan"), True])
 def test_invalid_counts_do_not_fail(wire: str, nonsense: object) -> None:

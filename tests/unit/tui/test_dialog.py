@@ -52,7 +52,7 @@ def test_without_a_lasting_grant_there_are_two_choices() -> None:
 
 
 def test_a_permission_is_shown_with_its_parts_and_reasons() -> None:
-    assert to_plain_text(render_permission(LASTING, 60)).split("\n") == [
+    assert to_plain_text(render_permission(LASTING, 60, agent="build")).split("\n") == [
         "? Allow bash?",
         "  • ls",
         "    asked because: rm is not allowed",
@@ -65,23 +65,27 @@ def test_a_permission_is_shown_with_its_parts_and_reasons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("permission", "metadata", "source"),
+    ("permission", "metadata", "agent", "source"),
     [
-        ("bash", {}, "weft permission explain says which"),
-        ("external_directory", {"command": "ls /"}, "weft permission explain says which"),
-        ("webfetch", {"url": "https://example.com"}, "weft permission log names it"),
+        ("bash", {}, "plan", "a rule asks for it (weft permission explain --agent plan)"),
+        ("bash", {}, "my own", "a rule asks for it (weft permission explain --agent 'my own')"),
+        (
+            "external_directory",
+            {"command": "ls /"},
+            "build",
+            "a rule asks for it (weft permission explain --agent build)",
+        ),
+        ("bash", {}, "", "a rule asks for it (weft permission log)"),
+        ("webfetch", {"url": "https://a.b"}, "build", "a rule asks for it (weft permission log)"),
+        ("bash", {}, None, "the server's rules ask for it"),
     ],
 )
 def test_a_request_without_a_reason_says_where_its_rule_is_found(
-    permission: str, metadata: dict[str, str], source: str
+    permission: str, metadata: dict[str, str], agent: str | None, source: str
 ) -> None:
     request = replace(REQUEST, permission=permission, metadata=metadata)
-    here, there = (
-        to_plain_text(render_permission(request, 90, is_local=is_local)).split("\n")[2]
-        for is_local in (True, False)
-    )
-    assert here == f"    asked because: a rule asks for it ({source})"
-    assert there == "    asked because: the server's rules ask for it"
+    shown = to_plain_text(render_permission(request, 100, agent=agent)).split("\n")
+    assert shown[2] == f"    asked because: {source}"
 
 
 def test_a_question_is_shown_with_numbers() -> None:

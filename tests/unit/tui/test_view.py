@@ -41,7 +41,7 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.model.permission import PermissionRequest
+from weft.model.permission import CallRef, PermissionRequest
 from weft.model.session import (
     Busy,
     Retry,
@@ -254,6 +254,22 @@ def test_a_request_is_open_until_somebody_answers_it() -> None:
     assert view.requests == []
 
 
+def test_the_agent_that_asks_is_that_of_the_answer_with_the_call() -> None:
+    view = start()
+    view.feed(SessionCreated(info=CHILD))
+    answer = replace(ANSWER.info, id=MessageID("A7"), session_id=CHILD.id, agent="explore")
+    view.feed(MessageUpdated(info=answer))
+    assert [
+        view.find_agent(replace(REQUEST, tool=tool))
+        for tool in (
+            CallRef(message_id=ANSWER.info.id, call_id="call_1"),
+            CallRef(message_id=answer.id, call_id="call_2"),
+            CallRef(message_id=MessageID("A9"), call_id="call_3"),
+            None,
+        )
+    ] == ["build", "explore", "", ""]
+
+
 def test_events_of_other_sessions_change_nothing() -> None:
     view = start()
     assert view.feed(SessionIdled(session_id=SessionID("ses_other"))) is False
@@ -423,5 +439,7 @@ def test_no_item_controls_the_terminal(words: str, width: int) -> None:
         metadata={"why": [words], "diff": words},
     )
     shown = [line for item in items for line in render_item(item, RenderOptions(width=width))]
-    text = "".join(part for line in (*shown, *render_permission(request, width)) for _, part in line)
+    text = "".join(
+        part for line in (*shown, *render_permission(request, width, agent=words)) for _, part in line
+    )
     assert [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs")] == []

@@ -18,8 +18,8 @@ from msgspec import Struct
 from weft.errors import InvalidIdError
 from weft.host.files import (
     Stamp,
+    has_final_stamp,
     hold_lock,
-    is_settled,
     make_directory,
     read_file,
     stamp_of,
@@ -142,7 +142,7 @@ class CreationOrder:
             known = _load(path)
         if known is None:
             return self._begin(project)
-        listed = _find_stamp(self._layout.sessions(project), only_settled=True)
+        listed = _find_stamp(self._layout.sessions(project), only_final=True)
         reported = changes[len(known.changes) :]
         if not reported and listed is not None and listed == known.listed:
             return known.entries
@@ -301,9 +301,9 @@ def _read(path: str) -> bytes:
     return b""
 
 
-def _find_stamp(path: str, *, only_settled: bool = False) -> Stamp | None:
+def _find_stamp(path: str, *, only_final: bool = False) -> Stamp | None:
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return None if only_settled and not is_settled(status) else stamp_of(status)
+    return None if only_final and not has_final_stamp(status) else stamp_of(status)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar, overload
 from weft.errors import DocumentError, InvalidIdError
 from weft.host.files import (
     Stamp,
-    find_settled_time,
-    is_settled,
+    find_final_stamp_time,
+    has_final_stamp,
     read_bytes,
     read_file,
     stamp_of,
@@ -122,7 +122,7 @@ class Documents:
         """
         found = list(known)
         unread: list[UndecodedDocument] = []
-        size, settled = 0, find_settled_time()
+        size, final = 0, find_final_stamp_time()
         for index, path in enumerate(paths):
             cached = found[index]
             try:
@@ -134,7 +134,7 @@ class Documents:
                 found[index] = None
                 continue
             stamp = stamp_of(status)
-            unread.append(UndecodedDocument(index, path, raw, stamp if stamp[0] < settled else None))
+            unread.append(UndecodedDocument(index, path, raw, stamp if stamp[0] < final else None))
             size += len(raw)
             if size > BYTES_PER_PASS:
                 self._decode_into(found, unread, kind)
@@ -256,7 +256,7 @@ class Documents:
         self._problems.pop(path, None)
         with self._lock:
             self._forget(path)
-            if is_settled(found):
+            if has_final_stamp(found):
                 self._values[path] = stamp_of(found), value
                 self._cache_left -= found.st_size
             while self._cache_left < 0:
@@ -267,7 +267,7 @@ class Documents:
         try:
             return decode(raw, kind, where=path)
         except DocumentError:
-            if is_settled(os.stat(path)):
+            if has_final_stamp(os.stat(path)):
                 raise
         # OpenCode truncates a file before it writes it again: a document that was just written may be incomplete.
         for _ in range(ATTEMPTS):

@@ -7,7 +7,7 @@ from zlib import adler32, crc32
 
 import msgspec
 
-from weft.host.files import Stamp, is_settled_stamp, make_directory, read_file, write_atomic
+from weft.host.files import Stamp, is_final_stamp, make_directory, read_file, write_atomic
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import SessionInfo, newest_sort_key
 from weft.model.wire import encode
@@ -75,10 +75,10 @@ def list_cached_sessions(tree: Tree, cache: str, project: ProjectID) -> list[Ses
             sessions[id] = session
     listed = sorted(sessions.values(), key=newest_sort_key, reverse=True)
     if len(changed) > max(MIN_CHANGED_SESSIONS, len(listed) // 100):
-        settled = [
-            (session, stamps[session.id]) for session in listed if is_settled_stamp(stamps[session.id])
+        unchanging = [
+            (session, stamps[session.id]) for session in listed if is_final_stamp(stamps[session.id])
         ]
-        write_list_cache(cache, tree.layout.root, project, settled)
+        write_list_cache(cache, tree.layout.root, project, unchanging)
     return listed
 
 

@@ -42,7 +42,7 @@ from weft.store.files.leftovers import LeftoverFinder, remove_leftovers
 from weft.store.files.lock import drop_abandoned, list_abandoned
 from weft.store.files.reader import FileReader
 from weft.store.files.tree import FORMAT, Tree, list_owners
-from weft.store.files.upgrade import upgrade_tree
+from weft.store.files.upgrade import prepare_tree
 from weft.store.findings import (
     AbandonedLease,
     DocumentFault,
@@ -112,8 +112,8 @@ class FileMaintenance:
         return self.reader.format() < FORMAT
 
     def upgrade(self) -> None:
-        if not self.reader.is_settled():
-            upgrade_tree(self.reader, self._root_commit)
+        if not self.reader.is_ready():
+            prepare_tree(self.reader, self._root_commit)
 
     def list_session_ids(self) -> list[SessionID]:
         return [SessionID(name) for name in sorted(self._inventory.sessions)]

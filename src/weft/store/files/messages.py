@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from weft.errors import DocumentError
-from weft.host.files import Stamp, is_settled, read_file, stamp_of
+from weft.host.files import Stamp, has_final_stamp, read_file, stamp_of
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AnyMessage, MessageWithParts, find_end, message_sort_key, sort_parts
 from weft.model.part import AnyPart
@@ -152,7 +152,7 @@ class MessageReader:
             return known
         names, others = self._documents.scan(directory)
         # A file that is not a document is a problem, and has to be reported each time.
-        return DirectoryListing(stamp if is_settled(found) and not others else None, frozenset(names))
+        return DirectoryListing(stamp if has_final_stamp(found) and not others else None, frozenset(names))
 
     def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
         info = self._find_info(session, id)

@@ -42,7 +42,7 @@ from weft.store.files.lock import (
 from weft.store.files.log import LogFiles
 from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree, list_owners
-from weft.store.files.upgrade import upgrade_tree
+from weft.store.files.upgrade import prepare_tree
 from weft.store.files.writer import BatchWriter
 from weft.store.lease import LeaseToken
 
@@ -100,7 +100,7 @@ class FileStore:
 
     async def prepare(self, root_commit: RootCommit) -> None:
         """Upgrade an older tree, and finish writes that a crash interrupted."""
-        self._not_upgraded = await self._in_thread(lambda: upgrade_tree(self._tree, root_commit, self._disk))
+        self._not_upgraded = await self._in_thread(lambda: prepare_tree(self._tree, root_commit, self._disk))
 
     def close(self) -> None:
         """Accept no more work. Work that is already running completes."""

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft.errors import NewerFormatError, StoreError
-from weft.host.files import Stamp, is_settled, stamp_of
+from weft.host.files import Stamp, has_final_stamp, stamp_of
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
@@ -48,7 +48,7 @@ class Tree:
             raise NewerFormatError(self.layout.root, found, FORMAT)
         return max(found, 0)
 
-    def is_settled(self) -> bool:
+    def is_ready(self) -> bool:
         """Return True if the tree needs neither an upgrade nor recovery from a crash before it is read."""
         if self.has_permission_files():
             return False
@@ -170,7 +170,7 @@ class Tree:
             found = os.stat(self.layout.session(project, id))
         except OSError:
             return None
-        return stamp_of(found) if is_settled(found) else None
+        return stamp_of(found) if has_final_stamp(found) else None
 
     def problems(self) -> list[Damage]:
         """Return the documents that could not be read so far."""
@@ -201,7 +201,7 @@ class Tree:
             return known[1]
         names, others = self.documents.scan(directory)
         # A file that is not a document is a problem, and has to be reported each time.
-        if is_settled(status) and not others:
+        if has_final_stamp(status) and not others:
             self._names[directory] = stamp, names
         return names
 

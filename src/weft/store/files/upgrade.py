@@ -1,4 +1,7 @@
-"""Upgrade older JSON trees. An interrupted upgrade continues where it stopped."""
+"""Prepare a JSON tree when a store is opened: finish interrupted writes, and upgrade older trees.
+
+An interrupted upgrade continues where it stopped.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -258,7 +261,7 @@ def _sum_field(diffs: list[Any], key: str) -> int:
     return sum(int(number) for number in numbers if isinstance(number, int | float))
 
 
-def upgrade_tree(tree: Tree, root_commit: RootCommit, disk: Disk | None = None) -> list[Damage]:
+def prepare_tree(tree: Tree, root_commit: RootCommit, disk: Disk | None = None) -> list[Damage]:
     """Finish interrupted writes and upgrade the tree. Return the documents that could not be upgraded."""
     disk = disk or Disk()
     locks = SessionLocks(tree.layout, disk)

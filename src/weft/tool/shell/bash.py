@@ -259,8 +259,8 @@ async def _ask_permission(command: str, place: ToolPath, ctx: ToolContext) -> No
             metadata["command"] = command
         if request.may_write:
             metadata["mayWrite"] = list(request.may_write)
-        if request.speculative:
-            metadata["perhaps"] = list(request.speculative)
+        if request.perhaps:
+            metadata["perhaps"] = list(request.perhaps)
         await ctx.ask(request.permission, *request.patterns, always=request.always, metadata=metadata)
 
 

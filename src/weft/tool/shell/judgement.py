@@ -27,8 +27,8 @@ from weft.tool.shell.walk import ScriptWalker
 class ShellRequest(Struct, frozen=True, kw_only=True):
     """The request for one permission: its patterns, the patterns that an "always" reply would allow, and reasons.
 
-    `may_write` are the patterns of programs that may change files which their arguments do not name. `speculative` are
-    commands that some unknown program may run; they are not asked about, but a rule that denies one of them counts.
+    `may_write` are the patterns of programs that may change files which their arguments do not name. `perhaps` are
+    commands that some unknown program may run; they are not asked about, but a rule that names one to ask or to deny counts.
     `why` says why a pattern is listed where that is not obvious.
     """
 
@@ -36,7 +36,7 @@ class ShellRequest(Struct, frozen=True, kw_only=True):
     patterns: tuple[str, ...]
     always: tuple[str, ...]
     may_write: tuple[str, ...] = ()
-    speculative: tuple[str, ...] = ()
+    perhaps: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
 
 
@@ -84,9 +84,7 @@ def judge_command(command: str, location: CommandLocation) -> Judgement:
             state.actions = first | state.actions
     except RecursionError:
         state.mark_unclear(command.strip(), "it is nested too deeply to be judged")
-    if not any(
-        action.permission == "bash" and not action.is_speculative for action in state.actions.values()
-    ):
+    if not any(action.permission == "bash" and not action.perhaps for action in state.actions.values()):
         # Only assignments, redirections or a change of directory. OpenCode runs these without a question, whatever the
         # rules say.
         text = command.strip()
@@ -100,9 +98,9 @@ def judge_command(command: str, location: CommandLocation) -> Judgement:
 
 def _to_request(permission: str, actions: Iterable[ShellAction]) -> ShellRequest:
     all_actions = tuple(actions)
-    certain_actions = [action for action in all_actions if not action.is_speculative]
+    certain_actions = [action for action in all_actions if not action.perhaps]
     return ShellRequest(
-        speculative=tuple(action.pattern for action in all_actions if action.is_speculative),
+        perhaps=tuple(action.pattern for action in all_actions if action.perhaps),
         permission=permission,
         patterns=tuple(action.pattern for action in certain_actions),
         always=tuple(dict.fromkeys(action.always for action in certain_actions if action.always)),

@@ -159,7 +159,7 @@ def list_possible_actions(argv: Fields) -> list[ShellAction]:
         if " " in text:
             commands += _list_tails((text.partition("=")[2] if text.startswith("-") else text).split())
     return [
-        ShellAction(permission="bash", pattern=command, is_speculative=True)
+        ShellAction(permission="bash", pattern=command, perhaps=True)
         for command in commands
         if _COMMAND_START.match(command)
     ]

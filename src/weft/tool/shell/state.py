@@ -35,9 +35,9 @@ _UNKNOWN_PATH_REASON: Final = "the path is known only at run time"
 class ShellAction(Struct, frozen=True, kw_only=True):
     """One action of a command, as the rules are asked about it. `always` is the pattern that an "always" reply allows.
 
-    `may_write` marks a program that may change files which its arguments do not name. `is_speculative` marks a command that
-    runs only if an unknown program takes its arguments for one. It is not asked about, but a rule that denies it
-    counts.
+    `may_write` marks a program that may change files which its arguments do not name. `perhaps` marks a command that
+    runs only if an unknown program takes its arguments for one. It is not asked about, but a rule that names it to ask or
+    to deny counts.
     """
 
     permission: str
@@ -45,7 +45,7 @@ class ShellAction(Struct, frozen=True, kw_only=True):
     always: str = ""
     why: str = ""
     may_write: bool = False
-    is_speculative: bool = False
+    perhaps: bool = False
 
 
 class StreamContent(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class ShellState:
         if (
             present is None
             or (action.may_write and not present.may_write)
-            or (present.is_speculative and not action.is_speculative)
+            or (present.perhaps and not action.perhaps)
         ):
             self.actions[key] = action
 

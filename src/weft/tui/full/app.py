@@ -262,9 +262,9 @@ class FullApp(App[None], inherit_bindings=False):
         details, live = self.query_one("#details", LineView), self.query_one("#live", LinePanel)
         match self.chat.request:
             case PermissionRequest() as request:
-                lines = render_details(
-                    request, width, limit=TALL_TAIL, is_local=not self.chat.setup.is_remote
-                )
+                is_remote, view = self.chat.setup.is_remote, self.chat.view
+                agent = None if is_remote or not view else view.find_agent(request)
+                lines = render_details(request, width, agent=agent, limit=TALL_TAIL)
                 details.styles.height = min(len(lines), max(self.size.height // 3, 3))
                 details.set_lines(lines, self.palette)
                 live.set_lines(render_choices(request, width, scopes=self.chat.setup.scopes), self.palette)

@@ -16,7 +16,7 @@ const SCREENS = {
   shares: { name: "Shares", address: "/web/shares", load: async () => (await import("./shares.js")).SharesScreen },
   settings: { name: "Settings", address: "/web/settings", load: async () => (await import("./settings.js")).SettingsScreen },
   session: { load: async () => SessionScreen },
-  blame: { load: async () => (await import("./explain.js")).BlameScreen },
+  blame: { load: async () => (await import("./look_back.js")).BlameScreen },
 };
 
 const ICON = new URL("icon.svg", import.meta.url).pathname;

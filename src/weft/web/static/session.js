@@ -230,8 +230,8 @@ function makeActions({ id, session, conversation, setDialog, setFailure }) {
     print: () => attempt(printWhole(conversation)),
     tryIt: (message) => attempt(openTry(message)),
     compare: () => open("./trial_dialogs.js", "CompareDialog", { session, onChosen: (other) => navigate(toComparison(id, other)) }),
-    bisect: () => open("./explain.js", "BisectDialog", { session }),
-    replay: () => open("./explain.js", "ReplayDialog", { session }),
+    bisect: () => open("./look_back.js", "BisectDialog", { session }),
+    replay: () => open("./look_back.js", "ReplayDialog", { session }),
     trash: () => attempt(remove(`/weft/session/${id}`).then(() => navigate("/"))),
   };
   act.menu = !session ? [] : [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from given.http_server import ProjectServer, make_project, serve_project, stream_events
-from weft.local.watcher import WatchScope, read_watch_scope
+from weft.local.file_watcher import WatchScope, read_watch_scope
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from weft.config.flags import read_flags
 from weft.config.load import load_config
 from weft.config.sources import ConfigScope
 from weft.errors import GitError
+from weft.host.file_watcher import watch_changes
 from weft.host.git import Git
 from weft.host.paths import paths_from
-from weft.host.watcher import watch_changes
 from weft.model.event import BranchChanged, FileWatched, Publish
 from weft.project.checkout import find_git_directories, inspect_checkout
 from weft.tool.file_listing import matches_glob
