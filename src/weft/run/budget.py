@@ -119,7 +119,7 @@ def is_cost_unknown(accounts: Iterable[BudgetAccount], expected: Spent) -> bool:
 
 
 def has_uncounted_usage(accounts: Iterable[BudgetAccount]) -> bool:
-    """Return True if a budget limits tokens or cost, but a provider did not report the usage of an answer."""
+    """Return True if a budget limits tokens or cost, but the usage of an answer is unknown."""
     return any(
         not account.spent.counted
         and (

@@ -19,6 +19,7 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import (
     ModelRef,
     ReasoningPart,
+    RetryPart,
     StepFinishPart,
     StepStartPart,
     TextPart,
@@ -34,6 +35,7 @@ from weft.provider.chunk import (
     Started,
     TextDelta,
     TextStart,
+    ToolInputStart,
     Usage,
 )
 from weft.provider.contract import ModelRequest, UserModelMessage
@@ -164,6 +166,32 @@ async def test_text_without_reported_usage_has_an_unknown_cost() -> None:
 
     assert list_charges(answer) == [("stop", Decimal("6.00003"), True)]
     assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), False)
+
+
+async def test_a_call_that_broke_off_without_reported_usage_has_an_unknown_cost() -> None:
+    broken: Answer = (Started(), ToolInputStart(call_id="c", tool="write"), OVERLOADED)
+    async with open_metered(MeteredProvider(broken, (Started(), WHOLE))) as (engine, session):
+        answer = await engine.api.prompt(session, text_prompt("go"))
+
+    assert (info(answer).cost, info(answer).priced, info(answer).counted) == (
+        Decimal("6.00003"),
+        False,
+        False,
+    )
+
+
+async def test_the_cost_of_a_failed_attempt_is_stored_before_the_next_one() -> None:
+    broken: Answer = (Started(usage=MILLION), *WORDS, OVERLOADED)
+    async with open_metered(MeteredProvider(broken, (Started(),))) as (engine, session):
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
+        async for published in engine.api.events(after=0):
+            if isinstance(published.event, PartUpdated) and isinstance(published.event.part, RetryPart):
+                break
+        stored = (await engine.store.list_messages(session))[-1]
+        await engine.api.abort(session)
+        await asking
+
+    assert (info(stored).cost, list_charges(stored)) == (Decimal(3), [("error", Decimal(3), False)])
 
 
 async def test_a_request_refused_before_any_output_is_free() -> None:
