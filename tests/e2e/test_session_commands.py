@@ -80,7 +80,10 @@ def shell(tmp_path: Path) -> Shell:
 
 def test_the_totals_of_a_shown_session_include_titles_and_child_sessions(shell: Shell) -> None:
     async def spend() -> None:
-        title, child = Ledger(own=Spent(cost=Decimal(1), input=500), until=NOW), Spent(cost=Decimal(2), output=70)
+        title, child = (
+            Ledger(own=Spent(cost=Decimal(1), input=500), until=NOW),
+            Spent(cost=Decimal(2), output=70),
+        )
         async with open_store(f"file:{shell.storage}") as store:
             await store.edit(SOURCE, lambda it: with_ledger(it, title))
             await store.edit(CHILD, lambda it: with_ledger(it, Ledger(own=child, until=NOW)))

@@ -70,9 +70,7 @@ class MeteredProvider:
 
 
 @asynccontextmanager
-async def open_metered(
-    meter: MeteredProvider, *tools: AnyTool
-) -> AsyncIterator[tuple[Engine, SessionID]]:
+async def open_metered(meter: MeteredProvider, *tools: AnyTool) -> AsyncIterator[tuple[Engine, SessionID]]:
     """Open an engine whose model costs three dollars per million tokens, in or out, and create a session."""
     model = replace(
         make_scripted_model("metered"),

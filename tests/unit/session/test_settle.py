@@ -59,7 +59,9 @@ def test_a_complete_but_unclosed_answer_is_closed_without_an_error() -> None:
 
 def test_the_cost_of_an_answer_that_a_death_cut_off_is_unknown() -> None:
     answer = unfinished_answer(text("A1", "half a sent", time=Span(start=3)))
-    paid = replace(answer, info=replace(answer.info, cost=Decimal("0.25")))  # for an earlier piece of a summary
+    paid = replace(
+        answer, info=replace(answer.info, cost=Decimal("0.25"))
+    )  # for an earlier piece of a summary
     events = to_settling_events([paid])
 
     assert isinstance(answer.info, AssistantMessage)
