@@ -220,14 +220,14 @@ def to_warning(line: BudgetLine) -> str:
 
 
 def _make_hint(line: BudgetLine) -> str:
+    go_on = "then go on where it stopped: weft run --continue"
     match line.scope:
         case "group":  # it is stored with the trials
             return f"the budget of trials cannot be raised; begin new ones with more: weft try --max-{line.measure}"
         case "run":
-            raised = f"give it more with --max-{line.measure}"
+            return f"give it more with --max-{line.measure}, {go_on}"
         case "session" | "tree" | "day":
-            raised = f"raise experimental.weft.budget.{line.scope}.{line.measure} in opencode.json"
-    return f"{raised}, then go on where it stopped: weft run --continue"
+            return f"raise experimental.weft.budget.{line.scope}.{line.measure} in opencode.json, {go_on}"
 
 
 def _format_share(line: BudgetLine, value: Decimal) -> str:
