@@ -14,11 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import CursorLostError
-from weft.model.event import Event, PartGrew, PublishedEvent, SessionCreated, SessionDeleted, SessionUpdated
+from weft.model.event import Event, PartGrew, PublishedEvent, SessionEvent
 from weft.model.session import hide_share_secret
 
 LOG_SIZE = 8192
-SECRET_EVENTS = SessionCreated, SessionUpdated, SessionDeleted
 
 
 class Watcher(Struct, frozen=True):
@@ -47,7 +46,7 @@ class Bus:
         """Append events to the log, call every watcher, and wake every listener."""
         for event in events:
             kind = type(event)
-            public = to_public_event(event) if kind in SECRET_EVENTS else event
+            public = to_public_event(event) if isinstance(event, SessionEvent) else event
             self._cursor += 1
             self._log.append(PublishedEvent(cursor=self._cursor, directory=directory, event=public))
             watchers = self._watchers_of.get(kind)
@@ -94,7 +93,7 @@ class Bus:
 
 def to_public_event(event: Event) -> Event:
     """Return the event without the secret of a share, which is stored with the session but never published."""
-    if isinstance(event, SECRET_EVENTS):
+    if isinstance(event, SessionEvent):
         info = hide_share_secret(event.info)
         return event if info is event.info else replace(event, info=info)
     return event

@@ -79,6 +79,12 @@ def document(directory: Path, session: str) -> dict[str, Any]:
     return found
 
 
+def print_command(directory: Path, *command: str) -> str:
+    return subprocess.run(
+        [WEFT, *command], cwd=directory, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
 def continue_session(directory: Path, session: str) -> dict[str, Any]:
     again = start(directory, ANSWER, session)
     out, err = again.communicate(timeout=60)
@@ -122,6 +128,30 @@ def test_a_kill_during_an_answer_keeps_its_text_and_the_next_prompt_is_answered(
     assert cut["info"]["time"]["completed"]
     assert len(last_text(cut)) >= KEPT
     assert last_text(after["messages"][3]) == "Here again."
+
+
+def test_the_cost_of_an_answer_that_a_kill_cut_off_is_unknown_everywhere(directory: Path) -> None:
+    running = start(directory, SLOW_WORDS)
+    session = wait_for_output(running, "session").split()[1]
+    wait_for_output(running, "grew")
+    kill(running)
+    before = print_command(directory, "session", "show", session).splitlines()[-1]
+    after = continue_session(directory, session)
+    answers = [message["info"] for message in after["messages"] if message["info"]["role"] == "assistant"]
+    shown = print_command(directory, "session", "show", session).splitlines()[-1]
+    spent = json.loads(print_command(directory, "session", "cost", session, "--format", "json"))["own"]
+    figures = json.loads(print_command(directory, "stats", "--format", "json"))["spent"]
+    rows = print_command(directory, "sql", "select priced from steps order by created", "--format", "json")
+
+    assert before == "2 messages · tokens unknown · cost unknown"
+    assert [(each.get("priced", True), each.get("counted", True)) for each in answers] == [
+        (False, False),
+        (True, True),
+    ]
+    assert "and more: not every answer was counted" in shown
+    assert shown.endswith(" and more: not all of the cost is known")
+    assert [(each["priced"], each["counted"]) for each in (spent, figures)] == [(False, False)] * 2
+    assert [row["priced"] for row in json.loads(rows)] == [0, 1]
 
 
 def test_a_kill_during_a_tool_call_settles_it_and_ends_its_process(directory: Path) -> None:

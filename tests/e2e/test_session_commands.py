@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from given.session_stress import CHILD, SOURCE, create_sessions
 from weft.model.diff import FileDiff
 from weft.model.event import SessionCreated, SessionDiffed, SessionUpdated, TodoUpdated
 from weft.model.session import Todo
+from weft.model.spending import Ledger, Spent
+from weft.session.totals import with_ledger
 from weft.store.url import open_store
 from weft.testing.store_values import NOW, session
 
@@ -73,6 +76,25 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
+
+
+def test_the_totals_of_a_shown_session_include_titles_and_child_sessions(shell: Shell) -> None:
+    async def spend() -> None:
+        title, child = (
+            Ledger(own=Spent(cost=Decimal(1), input=500), until=NOW),
+            Spent(cost=Decimal(2), output=70),
+        )
+        async with open_store(f"file:{shell.storage}") as store:
+            await store.edit(SOURCE, lambda it: with_ledger(it, title))
+            await store.edit(CHILD, lambda it: with_ledger(it, Ledger(own=child, until=NOW)))
+
+    asyncio.run(spend())
+
+    own, tree = (shell.json("cost", SOURCE)[key] for key in ("own", "tree"))
+    assert (float(own["cost"]), float(tree["cost"])) == (1, 3)
+    assert shell.run_checked("show", SOURCE).splitlines()[-1] == (
+        "6 messages · 500 tokens in, 70 out · $3.0000 with its child sessions"
+    )
 
 
 def test_a_list_can_be_filtered(shell: Shell) -> None:

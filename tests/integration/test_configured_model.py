@@ -306,7 +306,7 @@ def test_a_budget_that_cannot_be_counted_is_reported(weft: Run, monkeypatch: pyt
         monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
         weft("-m", "mill/m", "weave")
         err = weft("-m", "mill/m", "-c", "weave on")[2]
-    expected = "the provider did not report the usage of an answer, so the budget cannot be kept exactly"
+    expected = "the usage of an answer is not known, so the budget cannot be kept exactly"
     assert [line for line in err.splitlines() if line.startswith("warning:")] == [
         f"warning: {expected}; limits of steps and seconds still hold"
     ]

@@ -98,7 +98,9 @@ async def test_a_transcript_names_the_child_of_a_call(tmp_path: Path) -> None:
         (child,) = await engine.api.list_children(session.id)
         messages = await engine.api.list_messages(session.id)
         with (tmp_path / "plain").open("w") as plain:
-            lines = list(format_transcript(session, messages, Paint(plain), now=session.time.updated))
+            spending = await engine.api.get_spending(session.id)
+            shown = format_transcript(session, messages, spending, Paint(plain), now=session.time.updated)
+            lines = list(shown)
 
     assert f"| Task Do look · {child.id}" in lines
 

@@ -6,11 +6,14 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from weft.bus import Bus, BusListener, follows, merge_growth
 from weft.errors import CursorLostError
-from weft.model.event import Event, FileEdited, PartGrew, PublishedEvent
+from weft.model.event import Event, FileEdited, PartGrew, PublishedEvent, SessionEvent
 from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.session import SessionInfo, SessionShare, SessionTime
+from weft.model.wire import from_plain
 
 HERE = "/home/ada/loom"
 
@@ -36,6 +39,20 @@ def growth(delta: str, offset: int, *, part: str = "prt_1", field: str = "text")
 
 def publish(bus: Bus, *numbers: int) -> None:
     bus.publish(*map(edit_event, numbers), directory=HERE)
+
+
+@pytest.mark.parametrize("kind", SessionEvent.__subclasses__())
+async def test_the_secret_of_a_share_is_not_published(kind: type[SessionEvent]) -> None:
+    bus, watched = Bus(), list[SessionEvent]()
+    bus.watch(watched.append)
+    listener = bus.listen()
+    share = from_plain({"url": "https://share.test/1", "secret": "hush"}, SessionShare, where="share")
+    info = SessionInfo(id=SessionID("ses_1"), time=SessionTime(created=1, updated=1), share=share)
+    bus.publish(kind(info=info), directory=HERE)
+
+    public = kind(info=replace(info, share=SessionShare(url="https://share.test/1")))
+    assert watched == [public]
+    assert await listener.take() == [publication(1, public)]
 
 
 async def take_cursors(listener: BusListener) -> list[int]:

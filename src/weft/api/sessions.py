@@ -109,7 +109,7 @@ class SessionSearch(Protocol):
     * `search` looks through titles, prompts, answers and tool calls, in archived sessions too. Every word of the query
       must occur, itself or as the beginning of a word. It returns the best place of each session, best first.
     * Every query is valid: `search` raises no error for odd input.
-    * `get_spending` is exact, for the session alone and with its descendants. `priced` is False if a price is unknown.
+    * `get_spending` is exact, for the session alone and with its descendants. An answer under way is not counted yet. `priced` is False if a price is unknown.
     * `get_figures` covers the last `days` days (0 is today) or all time, and one project or all projects.
     """
 

@@ -31,7 +31,7 @@ def show_cost(args: argparse.Namespace) -> int:
     reader = make_reader(args)
     session = reader.get_session(args.session)
     sessions = [session, *reader.list_descendants(session.id)]
-    costs = _add_up_costs(sessions, reader.store)
+    costs = add_up_costs(sessions, reader.store)
     if args.format == "json":
         write_json(_make_report(session, sessions, costs, tree=args.tree))
     elif args.tree:
@@ -42,7 +42,8 @@ def show_cost(args: argparse.Namespace) -> int:
     return 0
 
 
-def _add_up_costs(sessions: list[SessionInfo], store: StoreReader) -> dict[str, Spending]:
+def add_up_costs(sessions: list[SessionInfo], store: StoreReader) -> dict[str, Spending]:
+    """Return what each session spent, alone and with those below it."""
     cache: dict[str, list[AnyMessage]] = {}
 
     def list_infos(session: SessionInfo) -> list[AnyMessage]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from weft.cli.arguments import add_place, add_session
 from weft.cli.output import Paint, format_cost, format_time, format_tokens, sanitize, write_json
 from weft.cli.session import make_reader, report_damage
+from weft.cli.session_cost import add_up_costs
 from weft.host.now import now as read_clock
 from weft.model.display import (
     describe_failure,
@@ -31,7 +32,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.session import SessionInfo
-from weft.model.spending import add_spent, to_spent
+from weft.model.spending import Spending
 from weft.model.verdict import find_verdict
 from weft.session.revert_point import cut_at_revert
 
@@ -54,16 +55,18 @@ def show_session(args: argparse.Namespace) -> int:
     if args.format == "json":
         write_json({"info": session, "messages": messages})
     else:
-        for line in format_transcript(session, messages, Paint(sys.stdout), now=read_clock()):
+        sessions = [session, *reader.list_descendants(session.id)]
+        spending = add_up_costs(sessions, reader.store)[session.id]
+        for line in format_transcript(session, messages, spending, Paint(sys.stdout), now=read_clock()):
             print(line)
     report_damage(reader)
     return 0
 
 
 def format_transcript(
-    session: SessionInfo, messages: list[MessageWithParts], paint: Paint, *, now: int
+    session: SessionInfo, messages: list[MessageWithParts], spending: Spending, paint: Paint, *, now: int
 ) -> Iterable[str]:
-    """Yield the lines of a session as a person reads it."""
+    """Yield the lines of a session as a person reads it, with what it spent."""
     yield paint.bold(sanitize(session.title))
     yield paint.dim(
         f"{session.id} · {session.directory} · updated {format_time(session.time.updated, now=now)}"
@@ -77,7 +80,7 @@ def format_transcript(
         yield paint.yellow(
             f"{format_count(len(history.removed), 'message was', 'messages were')} undone; weft redo {session.id} brings {'it' if len(history.removed) == 1 else 'them'} back"
         )
-    yield paint.dim(format_totals(messages))
+    yield paint.dim(format_totals(messages, spending))
 
 
 def _format_message(message: MessageWithParts, paint: Paint) -> Iterable[str]:
@@ -131,7 +134,6 @@ def format_child(state: AnyToolState) -> str:
     return f" · {sanitize(child)}" if isinstance(child, str) else ""
 
 
-def format_totals(messages: list[MessageWithParts]) -> str:
-    answers = [message.info for message in messages if isinstance(message.info, AssistantMessage)]
-    spent = add_spent(to_spent(answer) for answer in answers)
-    return f"{format_count(len(messages), 'message')} · {format_tokens(spent)} · {format_cost(spent)}"
+def format_totals(messages: list[MessageWithParts], spending: Spending) -> str:
+    spent, family = spending.tree, " with its child sessions" if spending.tree != spending.own else ""
+    return f"{format_count(len(messages), 'message')} · {format_tokens(spent)} · {format_cost(spent)}{family}"

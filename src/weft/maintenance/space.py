@@ -50,7 +50,8 @@ def find_outputs(
 ) -> list[Leftover]:
     """Return tool outputs older than `before` (ms) that no part refers to. Parts are read only if there are old outputs.
 
-    Outputs are shared by all stores. Only the parts of the default store are searched for references to them.
+    Outputs are shared by all stores, and only the parts of the default store are searched. That is enough for outputs older than a week:
+    whatever names them, the next run removes those (`Spill.remove_old`).
     """
     old = _list_old_outputs(paths.tool_output, before) if _is_default(store, paths) else {}
     if not old:

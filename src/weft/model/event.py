@@ -26,6 +26,12 @@ class Event(Wire, frozen=True, kw_only=True):
     whole: ClassVar[str] = ""
 
 
+class SessionEvent(Event, frozen=True, kw_only=True):
+    """An event that contains a session. The bus hides the secret of its share, and a store of a principal adds its owner."""
+
+    info: SessionInfo
+
+
 # --- durable events: published and stored ---
 
 
@@ -38,28 +44,22 @@ class ProjectUpdated(Event, frozen=True, kw_only=True):
     info: Project
 
 
-class SessionCreated(Event, frozen=True, kw_only=True):
+class SessionCreated(SessionEvent, frozen=True, kw_only=True):
     """A session was created."""
 
     type: ClassVar[str] = "session.created"
 
-    info: SessionInfo
 
-
-class SessionUpdated(Event, frozen=True, kw_only=True):
+class SessionUpdated(SessionEvent, frozen=True, kw_only=True):
     """Something about a session changed: its title, its totals, its revert mark …"""
 
     type: ClassVar[str] = "session.updated"
 
-    info: SessionInfo
 
-
-class SessionDeleted(Event, frozen=True, kw_only=True):
+class SessionDeleted(SessionEvent, frozen=True, kw_only=True):
     """A session was removed, with its messages, parts, diff and todos."""
 
     type: ClassVar[str] = "session.deleted"
-
-    info: SessionInfo
 
 
 class SessionDiffed(Event, frozen=True, kw_only=True):
@@ -301,7 +301,7 @@ def session_of(event: Event) -> SessionID | None:
     if type(event) is PartGrew:  # most events are
         return event.session_id
     match event:
-        case SessionCreated() | SessionUpdated() | SessionDeleted():
+        case SessionEvent():
             return event.info.id
         case MessageUpdated():
             return event.info.session_id

@@ -31,7 +31,7 @@ KINDS: dict[str, type[Event]] = {
     kind.type: kind
     for module in (session_events, workspace_event)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+    if isinstance(kind, type) and issubclass(kind, Event) and hasattr(kind, "type")
 }
 
 

@@ -88,8 +88,8 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     """The answer of one step. `parent_id` is the prompt. Without `completed`, the answer has not ended.
 
     If `priced` is False, `cost` is only the known part: the model has no price, or an answer broke off before it was
-    counted. If `counted` is False, the same holds for `tokens`: the provider did not report them. `structured` is the
-    value that a `format` requested; it may be null.
+    counted. If `counted` is False, the same holds for `tokens`: the provider did not report them, or weft died before it
+    did. `structured` is the value that a `format` requested; it may be null.
     """
 
     role: ClassVar[Literal["assistant"]] = "assistant"

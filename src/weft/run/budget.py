@@ -119,7 +119,7 @@ def is_cost_unknown(accounts: Iterable[BudgetAccount], expected: Spent) -> bool:
 
 
 def has_uncounted_usage(accounts: Iterable[BudgetAccount]) -> bool:
-    """Return True if a budget limits tokens or cost, but a provider did not report the usage of an answer."""
+    """Return True if a budget limits tokens or cost, but the usage of an answer is unknown."""
     return any(
         not account.spent.counted
         and (
@@ -208,7 +208,7 @@ def to_budget_failure(line: BudgetLine) -> BudgetFailure:
             limit=line.limit,
             spent=line.spent,
             next=line.next,
-            hint=f"{_suggest_raise(line)}, then go on where it stopped: weft run --continue",
+            hint=_make_hint(line),
         )
     )
 
@@ -219,10 +219,15 @@ def to_warning(line: BudgetLine) -> str:
     return f"the next call brings {SCOPE_NAMES[line.scope]} to {about}{_format_share(line, projected)}"
 
 
-def _suggest_raise(line: BudgetLine) -> str:
-    if line.scope == "run":
-        return f"give it more with --max-{line.measure}"
-    return f"raise experimental.weft.budget.{line.scope}.{line.measure} in opencode.json"
+def _make_hint(line: BudgetLine) -> str:
+    go_on = "then go on where it stopped: weft run --continue"
+    match line.scope:
+        case "group":  # it is stored with the trials
+            return f"the budget of trials cannot be raised; begin new ones with more: weft try --max-{line.measure}"
+        case "run":
+            return f"give it more with --max-{line.measure}, {go_on}"
+        case "session" | "tree" | "day":
+            return f"raise experimental.weft.budget.{line.scope}.{line.measure} in opencode.json, {go_on}"
 
 
 def _format_share(line: BudgetLine, value: Decimal) -> str:

@@ -254,8 +254,10 @@ class Processor:
             **self._make_ids(), attempt=attempt, error=failure, time=Moment(created=self._now())
         )
         step_finish = self._count_partial_usage()
-        self._texts, self._calls = [], {}
-        return [*closed, *marked, *removed, *step_finish, PartUpdated(part=retry)]
+        # The cost so far is stored with the end of the step: the next attempt may never end.
+        charged = [MessageUpdated(info=self.message)] if step_finish else []
+        self._texts, self._calls, self._has_calls = [], {}, False
+        return [*closed, *marked, *removed, *step_finish, *charged, PartUpdated(part=retry)]
 
     def to_patch_events(self, patches: Iterable[Patch], call_id: str) -> list[Event]:
         """Return the events that store file changes, made by this call if it is known."""
@@ -333,7 +335,7 @@ class Processor:
         if partial is None:
             return []
         if partial.tokens == Tokens():  # the usage is unknown, but not zero
-            if self._texts:
+            if self._texts or self._has_calls:
                 self.message = replace(
                     self.message, priced=self.message.priced and partial.priced, counted=False
                 )

@@ -248,7 +248,7 @@ class Spender:
             )
         if has_uncounted_usage(accounts) and self._budgets.record_warning("uncounted", self._session.id):
             messages.append(
-                "the provider did not report the usage of an answer, so the budget cannot be kept exactly; "
+                "the usage of an answer is not known, so the budget cannot be kept exactly; "
                 "limits of steps and seconds still hold"
             )
         for message in messages:

@@ -280,7 +280,6 @@ class AnswerRequest:
             finished, error = await self._consume(tasks)
         processor = self._answer.processor
         if self._answer.step.summary and finished is not None and not processor.has_text:
-            processor.set_partial_usage(to_answer_usage(finished.usage, model))
             return EmptySummaryError()
         if finished is None and not self._calls.count:
             return error or ProviderError("the model's answer broke off before its end", retryable=True)
@@ -315,8 +314,10 @@ class AnswerRequest:
                     await self._answer.commit(processor.feed(item))
                 case StreamEnded():
                     ended = item
-                case Finished():
+                case Finished(usage=counted):
                     finished = item
+                    # Its calls may still run, and be aborted: the answer is charged anyway.
+                    processor.set_partial_usage(to_answer_usage(counted, self._served.model))
                 case ToolCall():
                     await self._calls.start(item, tasks)
                 case CallDone() | CallFailed():

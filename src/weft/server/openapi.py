@@ -35,6 +35,8 @@ ID_KINDS = {
     "ptyID": "pty",
     "grantID": "grant",
 }
+# Several kinds of requests are called `requestID`: the part of the path before it says which kind it is.
+REQUEST_KINDS = {"permission": "permission", "question": "question", "client-tool": "tool"}
 ERROR_SCHEMA = {
     "type": "object",
     "required": ["name", "data"],
@@ -119,9 +121,12 @@ def _to_operation(route: HttpOperation, returned: Any, takes: Any) -> dict[str, 
 
 
 def _to_path_schema(name: str, path: str) -> dict[str, Any]:
-    """Return the schema of a path parameter. Whether a `requestID` is of a permission or a question depends on the path."""
-    kind = ID_KINDS.get(name) or ("permission" if "/permission/" in path else "question")
-    if name not in ID_KINDS and name != "requestID":
+    """Return the schema of a path parameter."""
+    if name == "requestID":
+        kind = REQUEST_KINDS[path.partition("/{requestID}")[0].rpartition("/")[2]]
+    elif name in ID_KINDS:
+        kind = ID_KINDS[name]
+    else:
         return {"type": "string", "minLength": 1}
     return {"type": "string", "pattern": f"^{PREFIXES[kind]}_[0-9A-Za-z]{{20,40}}$"}
 

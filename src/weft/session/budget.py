@@ -1,7 +1,7 @@
 """Reserve and count spending: per session within this process; per day, and per group of trials, over all processes."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from weft.model.session import SessionInfo, get_ledger
 from weft.model.session_query import SessionQuery
 from weft.model.spending import UNLIMITED, Budget, Budgets, Ledger, Spent, add_spent, to_child_spent
 from weft.model.wire import Wire, always, from_plain, to_plain
-from weft.session.totals import count_messages
+from weft.session.totals import count_messages, list_countable
 from weft.store.contract import Store
 from weft.store.statistics import HOUR_MS
 
@@ -119,10 +119,10 @@ def total_day(page: DayPage, *, now: int, session: SessionID, own: LedgerEntry) 
     return add_spent(_iterate_charges({**page.entries, session: own}, now=now))
 
 
-def _count_today(page: DayPage, session: SessionInfo, messages: Iterable[AnyMessage]) -> Ledger:
+def _count_today(page: DayPage, session: SessionInfo, messages: list[AnyMessage]) -> Ledger:
     entry = page.entries.get(session.id)
     ledger = entry.ledger if entry else Ledger(until=session.time.created - 1)
-    new = (message for message in messages if message.time.created > ledger.until)
+    new = (message for message in list_countable(messages) if message.time.created > ledger.until)
     today = [message for message in new if day_of(message.time.created) == page.day]
     counted = count_messages(ledger, today)
     return counted if session.parent_id is None else replace(counted, own=to_child_spent(counted.own))

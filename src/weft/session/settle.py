@@ -41,6 +41,7 @@ def to_settling_events(
 
     A call that finished according to its verdict is completed with its result. Any other fails, and its error says what is known of it.
     Each part ends when its answer ended, else at the last known time of the answer: the current time may be a year later.
+    The cost of an answer that was cut off is unknown.
     """
     return [event for message in history if is_open(message) for event in _settle(message, verdicts or {})]
 
@@ -92,9 +93,15 @@ def _settle(message: MessageWithParts, verdicts: Mapping[PartID, CallVerdict]) -
     end = _find_end(message)
     events: list[Event] = [PartUpdated(part=_close(part, end, verdicts.get(part.id))) for part in open_parts]
     if isinstance(info, AssistantMessage) and info.time.completed is None:
-        error = info.error or (aborted_failure(INTERRUPTED_ANSWER) if info.finish is None else None)
-        events.append(MessageUpdated(info=replace(info, time=replace(info.time, completed=end), error=error)))
+        ended = replace(info, time=replace(info.time, completed=end))
+        events.append(MessageUpdated(info=_interrupt(ended) if info.finish is None else ended))
     return events
+
+
+def _interrupt(answer: AssistantMessage) -> AssistantMessage:
+    """Return an answer that was cut off. A request may have been made for it, and nobody knows what the provider charges."""
+    error = answer.error or aborted_failure(INTERRUPTED_ANSWER)
+    return replace(answer, error=error, priced=False, counted=False)
 
 
 def _find_end(message: MessageWithParts) -> int:

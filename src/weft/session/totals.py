@@ -26,13 +26,16 @@ ListMessages = Callable[[SessionInfo], Iterable[AnyMessage]]
 
 
 def to_message_spent(message: AssistantMessage) -> Spent:
-    """Return what an answer cost. It counts as one step if a request was made for it."""
+    """Return what an answer cost. It counts as one step if a request was made for it. Without an end, its cost is unknown."""
     time = message.time
+    is_known = time.completed is not None or message.finish is not None
     # A budget failure without any cost means that no request was made.
     has_cost = message.tokens != Tokens() or not message.priced
     was_requested = has_cost or not isinstance(message.error, BudgetFailure)
     return replace(
         to_spent(message),
+        priced=message.priced and is_known,
+        counted=message.counted and is_known,
         steps=1 if was_requested else 0,
         ms=max(0, time.completed - time.created) if time.completed is not None else 0,
     )
@@ -123,11 +126,15 @@ def total_spending(session: SessionInfo, others: Iterable[SessionInfo], messages
 
 
 async def get_spending(store: Store, session: SessionInfo) -> Spending:
-    """Compute the spending of a session from the ledgers and the messages that they do not include yet."""
+    """Compute the spending of a session from the ledgers and the messages that they do not include yet.
+
+    An answer under way is not counted.
+    """
     descendants = await list_descendants(store, session.id)
     messages: dict[SessionID, list[AnyMessage]] = {}
     for each in (session, *descendants):
-        messages[each.id] = [message.info for message in await store.list_messages(each.id)]
+        infos = [message.info for message in await store.list_messages(each.id)]
+        messages[each.id] = list_countable(infos)
     return total_spending(session, descendants, lambda each: messages[each.id])
 
 

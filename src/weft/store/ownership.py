@@ -27,9 +27,8 @@ from weft.model.event import (
     MessageUpdated,
     PartUpdated,
     ProjectUpdated,
-    SessionCreated,
     SessionDeleted,
-    SessionUpdated,
+    SessionEvent,
     session_of,
 )
 from weft.model.ids import MessageID, ProjectID, SessionID
@@ -123,7 +122,7 @@ class OwnedStore:
         for event in events:
             if isinstance(event, ProjectUpdated):
                 continue
-            if isinstance(event, SessionCreated | SessionUpdated):
+            if isinstance(event, SessionEvent) and not isinstance(event, SessionDeleted):
                 if event.info.id not in known:
                     await self._check_free(event.info.id)
                 known.add(event.info.id)

@@ -6,10 +6,13 @@ from types import UnionType
 from typing import Any, get_args
 
 import pytest
+from msgspec import Struct
+from msgspec.inspect import StructType, type_info
 
 from weft.errors import DocumentError
-from weft.model.event import Durable, Event, PartGrew, SessionFailed, session_of
+from weft.model.event import Durable, Event, PartGrew, SessionEvent, SessionFailed, session_of
 from weft.model.event_wire import KINDS, UnknownEvent, event_from_json, event_from_plain, event_to_plain
+from weft.model.session import SessionInfo
 from weft.model.wire import encode
 
 GOLDEN = Path(__file__).parent / "documents"
@@ -97,7 +100,32 @@ PLAIN = [{"type": name, "properties": properties} for name, properties in {**PRO
 def test_every_event_has_a_class_and_a_unique_name() -> None:
     examples = {plain["type"] for plain in PLAIN}
     assert set(KINDS) == examples, "add an example of each new event to OURS"
-    assert len(KINDS) == len(Event.__subclasses__()) - 1
+    kinds = {*Event.__subclasses__(), *SessionEvent.__subclasses__()} - {SessionEvent, UnknownEvent}
+    assert set(KINDS.values()) == kinds
+
+
+def test_every_event_that_contains_a_session_is_a_session_event() -> None:
+    """The bus then hides the secret of its share, and a store of a principal adds its owner."""
+    containing = {kind for kind in KINDS.values() if contains_session(type_info(kind))}
+    assert containing == set(SessionEvent.__subclasses__())
+
+
+def contains_session(type: object) -> bool:
+    """Return True if a value of a type, as msgspec describes it, may contain a session."""
+    seen: set[int] = set()
+    waiting = [type]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, StructType) and each.cls is SessionInfo:
+            return True
+        if isinstance(each, tuple | list):
+            waiting += each
+        elif isinstance(each, Struct):
+            waiting += [getattr(each, name) for name in each.__struct_fields__ if name != "cls"]
+    return False
 
 
 @pytest.mark.parametrize("plain", PLAIN, ids=lambda plain: plain["type"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from weft.model.failure import BudgetData, BudgetFailure, BudgetMeasure
+from weft.model.failure import BudgetData, BudgetFailure, BudgetMeasure, BudgetScope
 from weft.model.part import CacheTokens, Tokens
 from weft.model.spending import Budget, Budgets, Spent, add_spent
 from weft.provider.catalog.offers import make_scripted_model
@@ -156,7 +156,29 @@ def test_a_failure_names_the_budget_its_state_and_a_hint() -> None:
             "weft run --continue",
         )
     )
-    assert to_budget_failure(replace(line, scope="run")).data.hint.startswith("give it more with --max-cost")
+
+
+@pytest.mark.parametrize(
+    ("scope", "hint"),
+    [
+        ("run", "give it more with --max-cost, then go on where it stopped: weft run --continue"),
+        (
+            "tree",
+            "raise experimental.weft.budget.tree.cost in opencode.json, then go on where it stopped: weft run --continue",
+        ),
+        (
+            "day",
+            "raise experimental.weft.budget.day.cost in opencode.json, then go on where it stopped: weft run --continue",
+        ),
+        ("group", "the budget of trials cannot be raised; begin new ones with more: weft try --max-cost"),
+    ],
+)
+def test_a_hint_names_what_can_be_raised(scope: BudgetScope, hint: str) -> None:
+    line = BudgetLine(
+        scope=scope, measure="cost", limit=Decimal("2.5"), spent=Decimal("2.31"), next=Decimal("0.2512")
+    )
+
+    assert to_budget_failure(line).data.hint == hint
 
 
 @pytest.mark.parametrize(

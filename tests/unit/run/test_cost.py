@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from given.engine import NOW, Engine, InstantClock, open_engine, text_prompt
+from given.engine import NOW, EchoInput, Engine, InstantClock, open_engine, text_prompt
 from weft.errors import ProviderError
 from weft.model.agent import AgentInfo
 from weft.model.catalog import Cost, Limit
@@ -19,6 +19,7 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import (
     ModelRef,
     ReasoningPart,
+    RetryPart,
     StepFinishPart,
     StepStartPart,
     TextPart,
@@ -34,10 +35,13 @@ from weft.provider.chunk import (
     Started,
     TextDelta,
     TextStart,
+    ToolCall,
+    ToolInputStart,
     Usage,
 )
 from weft.provider.contract import ModelRequest, UserModelMessage
 from weft.provider.registry import ServedModel
+from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 
 MILLION = Usage(input=1_000_000, raw={"input_tokens": 1_000_000})
 WORDS = (TextStart(id="t"), TextDelta(id="t", text="half an ans"))
@@ -66,7 +70,7 @@ class MeteredProvider:
 
 
 @asynccontextmanager
-async def open_metered(meter: MeteredProvider) -> AsyncIterator[tuple[Engine, SessionID]]:
+async def open_metered(meter: MeteredProvider, *tools: AnyTool) -> AsyncIterator[tuple[Engine, SessionID]]:
     """Open an engine whose model costs three dollars per million tokens, in or out, and create a session."""
     model = replace(
         make_scripted_model("metered"),
@@ -79,7 +83,7 @@ async def open_metered(meter: MeteredProvider) -> AsyncIterator[tuple[Engine, Se
     async with (
         asyncio.timeout(20),
         open_engine(
-            agents=(agent,), more_models=(ServedModel(model, meter),), clock=InstantClock(NOW)
+            agents=(agent,), more_models=(ServedModel(model, meter),), tools=tools, clock=InstantClock(NOW)
         ) as engine,
     ):
         yield engine, (await engine.api.create_session(SessionInput(title="t"))).id
@@ -146,6 +150,29 @@ async def test_an_aborted_answer_with_only_a_thought_is_charged_and_not_shown_ag
     assert [type(turn) for turn in meter.requests[-1].messages] == [UserModelMessage, UserModelMessage]
 
 
+async def test_an_answer_whose_call_is_aborted_costs_what_the_provider_reported() -> None:
+    is_counted = asyncio.Event()
+
+    async def hang(_: EchoInput, __: ToolContext) -> ToolResult:
+        for _turn in range(100):  # until the end of the stream is taken
+            await asyncio.sleep(0)
+        is_counted.set()
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    tool: AnyTool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang)
+    meter = MeteredProvider((Started(), ToolCall(call_id="c", tool="hang", raw='{"words": ""}'), WHOLE))
+    async with open_metered(meter, tool) as (engine, session):
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
+        await is_counted.wait()
+        await engine.api.abort(session)
+        answer = await asking
+
+    assert isinstance(info(answer).error, AbortedFailure)
+    assert list_charges(answer) == [("error", Decimal("6.00003"), True)]
+    assert (info(answer).cost, info(answer).priced, info(answer).counted) == (Decimal("6.00003"), True, True)
+
+
 async def test_an_answer_that_fails_after_it_began_is_charged() -> None:
     refused = ProviderError("no", status=400)
     async with open_metered(MeteredProvider((Started(usage=MILLION), refused))) as (engine, session):
@@ -164,6 +191,32 @@ async def test_text_without_reported_usage_has_an_unknown_cost() -> None:
 
     assert list_charges(answer) == [("stop", Decimal("6.00003"), True)]
     assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), False)
+
+
+async def test_a_call_that_broke_off_without_reported_usage_has_an_unknown_cost() -> None:
+    broken: Answer = (Started(), ToolInputStart(call_id="c", tool="write"), OVERLOADED)
+    async with open_metered(MeteredProvider(broken, (Started(), WHOLE))) as (engine, session):
+        answer = await engine.api.prompt(session, text_prompt("go"))
+
+    assert (info(answer).cost, info(answer).priced, info(answer).counted) == (
+        Decimal("6.00003"),
+        False,
+        False,
+    )
+
+
+async def test_the_cost_of_a_failed_attempt_is_stored_before_the_next_one() -> None:
+    broken: Answer = (Started(usage=MILLION), *WORDS, OVERLOADED)
+    async with open_metered(MeteredProvider(broken, (Started(),))) as (engine, session):
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
+        async for published in engine.api.events(after=0):
+            if isinstance(published.event, PartUpdated) and isinstance(published.event.part, RetryPart):
+                break
+        stored = (await engine.store.list_messages(session))[-1]
+        await engine.api.abort(session)
+        await asking
+
+    assert (info(stored).cost, list_charges(stored)) == (Decimal(3), [("error", Decimal(3), False)])
 
 
 async def test_a_request_refused_before_any_output_is_free() -> None:

@@ -219,6 +219,29 @@ async def test_an_uncounted_day_is_counted_from_the_messages() -> None:
     assert sorted(entry["ledger"]["own"].get("steps", 0) for entry in kept["entries"].values()) == [0, 1, 1]
 
 
+async def test_an_answer_under_way_when_the_day_is_first_counted_counts_when_it_has_ended() -> None:
+    clock, store = HandClock(NOW), MemoryStore()
+    slow: list[AnyMove] = [Wait(seconds=60), *end()]
+    async with (
+        asyncio.timeout(60),
+        open_engine(slow, clock=clock, store=store) as unlimited,
+        open_engine(
+            end(), end(), clock=clock, store=store, budgets=Budgets(day=Budget(steps=9)), seed=2
+        ) as one,
+        open_tasks() as tasks,
+    ):
+        session = await start(unlimited)
+        asked = tasks.create_task(unlimited.api.prompt(session, text_prompt("go")))
+        await clock.somebody_sleeps(60)
+        await one.api.prompt(await start(one), text_prompt("go"))
+        clock.turn(60_000)
+        await asked
+        await one.api.prompt(session, text_prompt("on"))
+    kept = await store.find_value(("budget", "day"))
+
+    assert Decimal(str(kept["entries"][session]["ledger"]["own"]["cost"])) == 2 * PRICE
+
+
 async def test_two_processes_cannot_both_spend_the_rest_of_a_day() -> None:
     clock, store = HandClock(NOW), MemoryStore()
     budgets = Budgets(day=Budget(steps=1))

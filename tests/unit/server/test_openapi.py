@@ -9,6 +9,8 @@ from jsonschema.validators import Draft202012Validator
 
 from weft.server.openapi import to_document
 from weft.server.routes.table import list_routes
+from weft.testing.ids import seeded_mint
+from weft.testing.store_values import NOW
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "server" / "opencode-1.1.34.txt"
@@ -62,6 +64,30 @@ def test_every_reference_resolves_and_every_schema_is_valid() -> None:
 
 def test_the_document_does_not_mention_our_internal_field() -> None:
     assert "$extra" not in json.dumps(DOCUMENT)
+
+
+def test_the_pattern_of_every_id_in_a_path_matches_the_ids_that_are_made() -> None:
+    mint = seeded_mint(lambda: NOW)
+    made = {
+        "session": mint.session(),
+        "message": mint.message(),
+        "part": mint.part(),
+        "permission": mint.permission(),
+        "permissions": mint.permission(),
+        "question": mint.question(),
+        "client-tool": mint.tool_request(),
+        "grant": mint.grant(),
+        "pty": mint.pty(),
+    }
+    checked: set[str] = set()
+    for path, methods in DOCUMENT["paths"].items():
+        nouns = {name: noun for noun, name in re.findall(r"([^/]+)/\{(\w+)\}", path)}
+        for parameter in (each for operation in methods.values() for each in operation["parameters"]):
+            if pattern := parameter["schema"].get("pattern") if parameter["in"] == "path" else None:
+                assert re.search(pattern, made[nouns[parameter["name"]]]), (path, pattern)
+                checked.add(nouns[parameter["name"]])
+
+    assert checked == set(made)
 
 
 def test_exact_decimals_are_numbers() -> None:

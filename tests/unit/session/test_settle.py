@@ -1,5 +1,6 @@
 """Settling what a dead run left open."""
 
+from decimal import Decimal
 from typing import Any
 
 from msgspec.structs import replace
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 from given.conversation import SESSION, assistant_message, ids, text, tool_part, user_message
 from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.failure import aborted_failure
-from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts
 from weft.model.part import (
     CallTime,
     ErrorState,
@@ -54,6 +55,34 @@ def test_a_complete_but_unclosed_answer_is_closed_without_an_error() -> None:
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)
     assert (event.info.error, event.info.time.completed) == (None, BEGUN)
+
+
+def test_the_cost_of_an_answer_that_a_death_cut_off_is_unknown() -> None:
+    answer = unfinished_answer(text("A1", "half a sent", time=Span(start=3)))
+    paid = replace(
+        answer, info=replace(answer.info, cost=Decimal("0.25"))
+    )  # for an earlier piece of a summary
+    events = to_settling_events([paid])
+
+    assert isinstance(answer.info, AssistantMessage)
+    assert events[-1] == MessageUpdated(
+        info=replace(
+            answer.info,
+            time=AssistantTime(created=BEGUN, completed=3),
+            error=aborted_failure(INTERRUPTED_ANSWER),
+            cost=Decimal("0.25"),
+            priced=False,
+            counted=False,
+        )
+    )
+
+
+def test_the_cost_of_a_complete_but_unclosed_answer_stays_known() -> None:
+    (event,) = to_settling_events([unfinished_answer(text("A1", "whole"), finish="stop")])
+
+    assert isinstance(event, MessageUpdated)
+    assert isinstance(event.info, AssistantMessage)
+    assert (event.info.priced, event.info.counted) == (True, True)
 
 
 def test_running_calls_are_interrupted_and_keep_their_metadata() -> None:

@@ -75,6 +75,12 @@ def test_an_answer_without_an_end_and_what_follows_it_are_counted_later() -> Non
     assert get_ledger(counted).own.cost == 7
 
 
+def test_an_answer_without_an_end_makes_the_total_unknown() -> None:
+    unfinished = replace(answer(START + 1, tokens=0), time=AssistantTime(created=START + 1))
+    spent = total_spending(session(), [], lambda _: [answer(START, "1"), unfinished]).own
+    assert (spent.cost, spent.priced, spent.counted) == (Decimal(1), False, False)
+
+
 def test_a_removed_message_stays_counted() -> None:
     kept = with_ledger(
         session(), count_messages(get_ledger(session()), [answer(START + 1, "1"), answer(START + 2, "2")])
