@@ -18,8 +18,8 @@ from weft.permission.rules import switch_tools
 from weft.plugin.hooks import CHAT_MESSAGE, ChatMessage
 from weft.run.attachments import attach
 from weft.run.decide import find_newest_prompt
+from weft.run.hooks import merge_hooked_prompt, to_prompt_hook_input
 from weft.run.json_schema import check_schema
-from weft.run.prompt_hooks import merge_hooked_prompt, to_hook_input
 from weft.run.request import get_variant
 from weft.run.runtime import Runtime
 from weft.session.lifecycle import make_touch
@@ -88,7 +88,7 @@ async def _apply_hooks(
     if not runtime.hooks.any(CHAT_MESSAGE):
         return message, parts
     original = ChatMessage(message=message, parts=parts)
-    hook_input = to_hook_input(input, message)
+    hook_input = to_prompt_hook_input(input, message)
     hooked = merge_hooked_prompt(
         await runtime.hooks.ask(CHAT_MESSAGE, hook_input, original), original, runtime.mint
     )
