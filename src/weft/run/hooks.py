@@ -46,7 +46,6 @@ from weft.run.processor import CallStarted, Processor
 from weft.tool.contract import ToolResult
 from weft.tool.truncate import truncate
 
-
 # --- requests ---
 
 
