@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from weft.bus import Bus
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError
-from weft.local.parts import LocalParts
+from weft.local.api_parts import ApiParts
 from weft.local.permissions import permission_project
 from weft.local.place import make_stored_lookup
 from weft.model.agent import Command
@@ -150,7 +150,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     runner: Runner
     bus: Bus
     statuses: SessionStatuses
-    parts: LocalParts
+    parts: ApiParts
     sharing: Sharer
 
     @property

@@ -22,8 +22,8 @@ from weft.host.processes import describe_process
 from weft.host.tasks import OnDemand, open_tasks
 from weft.journal import Journal, open_journal
 from weft.local.api import LocalApi, SessionStatuses
+from weft.local.api_parts import ApiParts, get_servers, open_mcp, open_terminals
 from weft.local.mcp_settings import McpLaunch, McpSettings
-from weft.local.parts import LocalParts, get_servers, open_mcp, open_terminals
 from weft.local.permissions import PermissionSettings, open_gates, permission_project, to_consult
 from weft.local.sources import WorkspaceSources
 from weft.local.tools import HelperSettings, LazyLanguageServers, ToolHelpers, open_tool_helpers
@@ -175,7 +175,7 @@ async def open_local_api(
             budgets=DirectoryBudgets(store, settings.budgets),
             undo_context=make_undo_context(maker, store, snapshots, settings.undo),
         )
-        parts = LocalParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
+        parts = ApiParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
         async with _open_runner(runtime, settings.carry_files, spill, warn) as runner:
             yield LocalApi(
                 runtime=runtime, bus=bus, runner=runner, statuses=statuses, parts=parts, sharing=sharer

@@ -63,7 +63,7 @@ async def open_terminals(
         yield terminals
 
 
-class LocalParts:
+class ApiParts:
     """The parts of an `Api`: its workspace, configuration, files, worktrees, terminals and MCP servers."""
 
     def __init__(
