@@ -14,7 +14,7 @@ from weft.tool.lsp.pool import LanguageServerPool
 from weft.tool.programs import ProgramContext
 
 
-class ProjectPrograms:
+class HelperPrograms:
     """The formatters and language servers. Each program starts when a file first needs it; `close` ends the servers."""
 
     def __init__(
