@@ -17,7 +17,7 @@ from weft.model.diff import FileDiff
 from weft.model.event import SessionCreated, SessionDiffed, SessionUpdated, TodoUpdated
 from weft.model.session import Todo
 from weft.store.url import open_store
-from weft.testing.store_values import NOW, session
+from weft.testing.store_samples import NOW, session
 
 WEFT = str(Path(sys.executable).with_name("weft"))
 OTHER = "ses_2f20b972bffeAbCdEfGhIjKlMn"

@@ -36,7 +36,7 @@ from weft.store.files.index_database import index_path
 from weft.store.files.maintenance import MANY_SESSIONS
 from weft.store.reader import open_reader
 from weft.store.url import open_store
-from weft.testing.store_values import NOW, SESSION, prompt, session, text
+from weft.testing.store_samples import NOW, SESSION, prompt, session, text
 
 DOCUMENTS = [
     "project/p1.json",

@@ -22,7 +22,7 @@ from weft.store.files.layout import session_lock
 from weft.store.files.messages import MessageReader
 from weft.store.files.store import FileStore
 from weft.store.files.tree import Tree
-from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text
+from weft.testing.store_samples import NOW, SESSION, growth, prompt, session, text
 
 MANY = NEWEST_CHECKED + 10
 

@@ -54,7 +54,7 @@ from weft.store.sqlite.store import SqliteStore, open_sqlite_store
 from weft.store.sqlite.transcripts import list_cached_messages
 from weft.store.sqlite.writer import MAX_LOG_PAGES
 from weft.store.transcripts import TranscriptCache
-from weft.testing.store_values import PROMPT, SESSION, find_text, growth, prompt, session, text, with_parts
+from weft.testing.store_samples import PROMPT, SESSION, find_text, growth, prompt, session, text, with_parts
 
 READ_ONLY = Path(__file__).parents[1] / "given" / "read_only_store.py"
 PAGE = 4096
@@ -717,7 +717,7 @@ HOLD = """
 import asyncio, sys
 from weft.store.url import open_store
 from weft.model.event import SessionCreated
-from weft.testing.store_values import SESSION, session
+from weft.testing.store_samples import SESSION, session
 
 async def main():
     async with open_store(sys.argv[1]) as store:

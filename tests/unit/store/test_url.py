@@ -13,7 +13,7 @@ from weft.store.maintenance import open_maintenance
 from weft.store.memory import MemoryStore
 from weft.store.reader import open_reader
 from weft.store.url import open_store, store_exists
-from weft.testing.store_values import session
+from weft.testing.store_samples import session
 
 
 async def test_a_memory_store_is_empty_each_time() -> None:
