@@ -50,8 +50,8 @@ from weft.run.runtime import (
     Runtime,
     SubtaskLimits,
 )
-from weft.session.budget import DirectoryBudgets
 from weft.session.lifecycle import SessionMaker, SessionTodos
+from weft.session.reservations import DirectoryBudgets
 from weft.share.contract import LazyShareClient, ShareContext, ShareSettings
 from weft.share.sharer import open_sharer
 from weft.store.contract import Store
