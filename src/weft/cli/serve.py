@@ -53,8 +53,8 @@ from weft.store.url import open_store
 
 if TYPE_CHECKING:  # for types alone: most servers are not part of a cluster
     from weft.api import Api
+    from weft.cluster.git_workspace import Workspaces
     from weft.cluster.node import ClusterNode
-    from weft.cluster.workspace import Workspaces
 
 DEFAULT_PORT: Final = 4096
 NODE_NAME_VARIABLE: Final = "WEFT_NODE_NAME"
@@ -352,7 +352,7 @@ def make_workspaces(start: ServerStart, env: Mapping[str, str], store: Store, no
     """Return the git workspaces that this node offers, None if there are none."""
     if not start.args.workspace:
         return None
-    from weft.cluster.workspace import Workspaces, list_clones  # noqa: PLC0415  few nodes have git workspaces
+    from weft.cluster.git_workspace import Workspaces, list_clones  # noqa: PLC0415  few nodes have git workspaces
     from weft.snapshot.location import choose_base  # noqa: PLC0415  few nodes have git workspaces
 
     paths = paths_from(env)

@@ -42,7 +42,7 @@ from weft.version import VERSION
 
 if TYPE_CHECKING:  # for types alone: few nodes have git workspaces
     from weft.api import Api
-    from weft.cluster.workspace import Workspaces
+    from weft.cluster.git_workspace import Workspaces
 
 BEAT_SECONDS: Final = 1.0
 # A node whose last heartbeat was stored longer ago than this is not ready. Probes and balancers wait a few seconds for an answer,

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.cluster.workspace_pack import (
+from weft.cluster.git_workspace_pack import (
     MAX_PIECES,
     StoredFiles,
     StoredPiece,

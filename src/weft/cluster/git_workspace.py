@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.cluster.workspace_files import STATE_BYTES, Note, SessionCheckout, WorkspaceFiles, find_stored
-from weft.cluster.workspace_pack import WORKSPACE_KEY, StoredFiles, make_key
+from weft.cluster.git_workspace_files import STATE_BYTES, Note, SessionCheckout, WorkspaceFiles, find_stored
+from weft.cluster.git_workspace_pack import WORKSPACE_KEY, StoredFiles, make_key
 from weft.errors import (
     BundleError,
     DirectoryError,
