@@ -189,7 +189,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     @property
     def moves(self) -> Moves:
-        from weft.local.arrival import LocalMoves  # noqa: PLC0415  few sessions are moved
+        from weft.local.move_arrival import LocalMoves  # noqa: PLC0415  few sessions are moved
 
         return LocalMoves(self.runtime, self.parts.sources, self.statuses.list_all)
 

@@ -23,7 +23,7 @@ from weft.errors import (
 )
 from weft.host.files import make_directory, read_bytes, try_lock, write_atomic
 from weft.host.tasks import run_to_completion
-from weft.local.departure import measure_file
+from weft.local.move_departure import measure_file
 from weft.local.sources import WorkspaceSources
 from weft.local.undo import UndoSettings, open_undo_snapshots
 from weft.model.diff import Tree
