@@ -16,7 +16,7 @@ from weft.page.html import clean
 from weft.page.view import MessageView, render_details, to_message_view
 from weft.server.page_login import LINK_SECONDS, LOGIN_PATH
 from weft.server.route import DirectoryCall, HttpOperation, ServerCall, route
-from weft.server.routes.messages import read_message_id
+from weft.server.routes.runs import read_message_id
 from weft.server.routes.sessions import read_session_id
 from weft.server.routes.weft_sessions import SESSION
 from weft.version import VERSION
