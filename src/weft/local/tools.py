@@ -17,7 +17,7 @@ from weft.host.tasks import OnDemand, open_on_demand
 from weft.model.agent import Skill
 from weft.model.project import Place
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
-from weft.tool.diagnostic import Diagnostics
+from weft.tool.language_servers import Diagnostics
 from weft.tool.registry import ToolSetup
 from weft.tool.shell.jobs import BackgroundJobs, open_jobs
 from weft.tool.skill import SkillSource

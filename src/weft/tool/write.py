@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from weft.model.verdict import CallEvidence, CallResult, FileIntent
 from weft.tool.changes import TextChange, make_diff
 from weft.tool.contract import ToolContext, ToolResult
-from weft.tool.diagnostic import format_errors, format_other_errors, to_metadata
 from weft.tool.files import Stamp, digest_text, find_stamp, find_text
 from weft.tool.inputs import WriteInput
+from weft.tool.language_servers import format_errors, format_other_errors, to_metadata
 from weft.tool.paths import ToolPath, format_title, list_always_patterns, list_edit_patterns, resolve_path
 
 WRITTEN: Final = "Wrote file successfully."
