@@ -44,7 +44,7 @@ from weft.store.files.reader import FileReader
 from weft.store.files.tree import FORMAT, Tree, list_owners
 from weft.store.files.upgrade import upgrade_tree
 from weft.store.findings import AbandonedLease, Fault, LargeDocument, Leftover, RemovedLeftovers, SetAside
-from weft.store.repair import rebuild_session, shrink_message
+from weft.store.repair_documents import rebuild_session, shrink_message
 from weft.store.sizes import REPORT_EVERY, ProgressCallback, SizeCounter, walk_files
 
 CACHE_BYTES = 64 << 20
