@@ -53,7 +53,7 @@ from weft.store.sqlite.reader import DIALECT, SqliteReader
 from weft.store.sqlite.store import SqliteStore, open_sqlite_store
 from weft.store.sqlite.transcripts import list_cached_messages
 from weft.store.sqlite.writer import MAX_LOG_PAGES
-from weft.store.transcripts import TranscriptCache
+from weft.store.transcript_cache import TranscriptCache
 from weft.testing.store_samples import PROMPT, SESSION, find_text, growth, prompt, session, text, with_parts
 
 READ_ONLY = Path(__file__).parents[1] / "given" / "read_only_store.py"
