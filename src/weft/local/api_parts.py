@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from weft.host.tasks import OnDemand, open_on_demand
 from weft.local.mcp_settings import McpLaunch, McpSettings
-from weft.local.sources import WorkspaceSources
 from weft.local.tools import ToolHelpers
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.event import Publish
 from weft.model.ids import Mint
 from weft.run.runtime import Runtime

@@ -25,9 +25,9 @@ from weft.local.api import LocalApi, SessionStatuses
 from weft.local.api_parts import ApiParts, get_servers, open_mcp, open_terminals
 from weft.local.mcp_settings import McpLaunch, McpSettings
 from weft.local.permissions import PermissionSettings, open_gates, permission_project, to_consult
-from weft.local.sources import WorkspaceSources
 from weft.local.tools import HelperSettings, LazyLanguageServers, ToolHelpers, open_tool_helpers
 from weft.local.undo import UndoSettings, make_undo_context, open_undo_snapshots
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.agent import AgentInfo, Command, ReadInstructions, no_instructions
 from weft.model.catalog import Model
 from weft.model.event import FileEdited, SessionDeleted

@@ -6,8 +6,8 @@ import os
 from msgspec import Struct
 
 from weft.errors import NotFoundError
-from weft.local.sources import WorkspaceSources
 from weft.local.step_checkout import list_session_steps
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.failure import AbortedFailure, BudgetFailure
 from weft.model.message import AssistantMessage
 from weft.model.session import CheckResult, SessionInfo, get_weft_data

@@ -22,7 +22,7 @@ from weft.config.schema import get_default_keybinds
 from weft.config.secrets import MASK, list_secret_values, mask_secrets
 from weft.config.sources import ConfigScope
 from weft.errors import InvalidInputError, NoModelError, NotFoundError, NotPermittedError, UnsupportedError
-from weft.local.sources import WorkspaceSources
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.catalog import Cost, Model
 from weft.model.provider import (
     AnyAuth,

@@ -18,7 +18,7 @@ from weft.dataset.query import run_query
 from weft.host.paths import paths_from
 from weft.local.preview import from_runtime, preview_request
 from weft.local.reader import SessionReader
-from weft.local.sources import WorkspaceSources
+from weft.local.workspace_sources import WorkspaceSources
 from weft.maintenance.proof import check_session
 from weft.model.blame import FileBlame, FileLog
 from weft.model.dataset import ContextReport, QueryInput, QueryResult

@@ -25,7 +25,6 @@ from weft.host.paths import paths_from
 from weft.host.processes import tool_environment
 from weft.host.tasks import Deadline, open_tasks
 from weft.local.api import LocalApi
-from weft.local.logins import LoginMethods, find_login_methods
 from weft.local.plugin_sources import (
     FoundPlugins,
     PluginSource,
@@ -42,6 +41,7 @@ from weft.local.plugin_tools import (
     name_tools,
     to_run_tools,
 )
+from weft.local.provider_logins import LoginMethods, find_login_methods
 from weft.model.event import SessionFailed
 from weft.model.failure import MessageData, UnknownFailure
 from weft.model.wire import to_plain

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from weft.errors import ConflictError, InvalidInputError, SessionBusyError
 from weft.host.tasks import run_to_completion
 from weft.local.comparison import compare_sessions, find_top, get_top
-from weft.local.sources import WorkspaceSources
 from weft.local.step_checkout import check_project, get_place_repository, open_step_checkout
+from weft.local.workspace_sources import WorkspaceSources
 from weft.local.worktrees import (
     EnteredWorktree,
     copy_trust,

@@ -12,8 +12,8 @@ from weft.config.secrets import list_secret_values, mask_secrets
 from weft.errors import GitError, NotFoundError, UnsupportedError
 from weft.host.git import Git
 from weft.host.tasks import OnDemand
-from weft.local.sources import WorkspaceSources
 from weft.local.tools import ToolHelpers
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.agent import AgentInfo, Skill
 from weft.model.damage import Damage
 from weft.model.event import ProjectUpdated
