@@ -42,7 +42,7 @@ SMALL_FOR_A_REASON = {
     "tool/history.py": "one module for each tool",
     "tool/question.py": "one module for each tool",
     "tool/recall.py": "one module for each tool",
-    "tool/scan.py": "run as a script",
+    "tool/grep_scan.py": "run as a script",
     "tool/task.py": "one module for each tool",
     "tool/todo.py": "one module for each tool",
 }
