@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from weft.errors import InvalidInputError
+from weft.host.paths import parse_store_path
 from weft.model.damage import Damage
 from weft.model.ids import SessionID
 from weft.model.session import SessionInfo
@@ -173,10 +174,9 @@ def open_maintenance(url: str, *, cache: str | None = None) -> StoreMaintenance:
 
         return PostgresMaintenance(url)
     if url.startswith("sqlite:"):
-        from weft.store.address import parse_path  # noqa: PLC0415  rarely needed
         from weft.store.sqlite.maintenance import SqliteMaintenance  # noqa: PLC0415  only the kind of store that is asked for
 
-        return SqliteMaintenance(parse_path(url.removeprefix("sqlite:"), "sqlite"))
+        return SqliteMaintenance(parse_store_path(url))
     if not url.startswith("file:"):
         raise InvalidInputError(
             "--store",
@@ -186,4 +186,4 @@ def open_maintenance(url: str, *, cache: str | None = None) -> StoreMaintenance:
     from weft.store.files.maintenance import FileMaintenance  # noqa: PLC0415  only the kind of store that is asked for
     from weft.store.url import find_root_commit  # noqa: PLC0415  rarely needed
 
-    return FileMaintenance(url.removeprefix("file:"), find_root_commit, cache=cache)
+    return FileMaintenance(parse_store_path(url), find_root_commit, cache=cache)
