@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft.errors import InvalidInputError
-from weft.model.dataset import QueryInput
+from weft.model.data import QueryInput
 from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ToolPart
 from weft.testing.script import Script

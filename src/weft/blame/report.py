@@ -10,7 +10,7 @@ from weft.blame.history import BlameSource, FileHistories, FileHistory, to_store
 from weft.blame.lines import Line, follow_lines
 from weft.errors import DirectoryError, GitError, InvalidInputError, NotFoundError, OutsideError
 from weft.host.git import Git
-from weft.model.blame import Author, BlameLine, FileBlame, FileLog
+from weft.model.data import Author, BlameLine, FileBlame, FileLog
 from weft.model.display import format_count
 
 MAX_FILE_BYTES: Final = 50 << 20

@@ -31,9 +31,8 @@ from weft.errors import (
     UnsupportedError,
 )
 from weft.model.agent import AgentInfo, Skill
-from weft.model.blame import FileBlame, FileLog
 from weft.model.damage import Damage
-from weft.model.dataset import ContextReport, QueryInput, QueryResult
+from weft.model.data import ContextReport, FileBlame, FileLog, QueryInput, QueryResult
 from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID, SessionID, check_id
 from weft.model.move import MoveOffer, MovePiece, MoveProgress, MoveResult

@@ -271,7 +271,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[SessionInfo]:
         from weft.session.remove import remove  # noqa: PLC0415  few sessions are removed
-        from weft.undo.cleanup import release_sessions  # noqa: PLC0415  few calls undo
+        from weft.undo.context import release_sessions  # noqa: PLC0415  few calls undo
 
         removed = await remove(self.make_remover(), SessionID(check_id("session", id)), trash=trash)
         await self.runtime.end_jobs(*(session.id for session in removed))
@@ -294,7 +294,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         ]
 
     async def list_diff(self, session: SessionID, *, message: MessageID | None = None) -> list[FileDiff]:
-        from weft.undo.cleanup import list_message_diffs  # noqa: PLC0415  few calls undo
+        from weft.undo.context import list_message_diffs  # noqa: PLC0415  few calls undo
 
         await self.get_session(session)
         if message is None:
@@ -376,7 +376,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def import_session(self, export: SessionExport, *, dry_run: bool = False) -> ImportResult:
         from weft.transfer.document import check_export  # noqa: PLC0415  few calls transfer sessions
         from weft.transfer.session_import import ImportOptions, SessionImporter  # noqa: PLC0415  few calls transfer sessions
-        from weft.undo.cleanup import pin_session  # noqa: PLC0415  few calls undo
+        from weft.undo.context import pin_session  # noqa: PLC0415  few calls undo
 
         store, place = self.runtime.store, self.runtime.place
         options = ImportOptions(find_project=make_stored_lookup(store, place), dry_run=dry_run)

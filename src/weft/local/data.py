@@ -20,8 +20,7 @@ from weft.local.preview import from_runtime, preview_request
 from weft.local.reader import SessionReader
 from weft.local.workspace_sources import WorkspaceSources
 from weft.maintenance.proof import check_session
-from weft.model.blame import FileBlame, FileLog
-from weft.model.dataset import ContextReport, QueryInput, QueryResult
+from weft.model.data import ContextReport, FileBlame, FileLog, QueryInput, QueryResult
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, check_id
 from weft.model.part import ModelRef
 from weft.model.project import get_root

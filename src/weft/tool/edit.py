@@ -9,13 +9,12 @@ from typing import Any, Final, Protocol
 
 from weft.errors import ToolError
 from weft.model.verdict import CallResult
-from weft.tool.changes import make_diff
+from weft.tool.changes import ask_to_edit, make_diff, write_file
 from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.files import find_text
 from weft.tool.inputs import EditInput, MultiEditInput, SingleEdit
 from weft.tool.language_servers import format_errors, to_metadata
 from weft.tool.paths import ToolPath, format_title, resolve_path
-from weft.tool.write import ask_to_edit, write_file
 
 Matcher = Callable[[str, str], Iterator[str]]
 
