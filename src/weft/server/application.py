@@ -16,6 +16,7 @@ from weft.errors import EndingError, StoreError
 from weft.model.ids import SessionID
 from weft.server.access import AccessMiddleware, Callers, get_caller
 from weft.server.http_server import HttpServer
+from weft.server.metrics import format_metric
 from weft.server.page_files import PageEndpoint, PartFileEndpoint, SessionPageEndpoint
 from weft.server.page_login import LOGIN_PATH, PAGE_ROOT, LoginEndpoint
 from weft.server.principals import PrincipalServers
@@ -35,12 +36,7 @@ from weft.server.routes.pty import PTY, PtySocket
 from weft.server.routes.sharing import SHARE_PATH, SHARE_ROOT
 from weft.server.routes.views import PART_FILE, SESSION_PAGE
 from weft.server.scopes import refuse_scope
-from weft.server.streams import (
-    DirectoryEventsEndpoint,
-    GlobalEventsEndpoint,
-    MetricsEndpoint,
-    ViewEventsEndpoint,
-)
+from weft.server.streams import DirectoryEventsEndpoint, GlobalEventsEndpoint, ViewEventsEndpoint
 
 METRICS_PATH = "/weft/metrics"
 # For a client that should send its request again. On a new connection it may reach another node.
@@ -252,3 +248,30 @@ async def _answer_wrong_method(request: Request, _: Exception) -> Response:
 def _to_response(status: int, name: str, message: str) -> Response:
     error = ErrorResponse(status=status, name=name, message=message)
     return Response(error.body(), status_code=status, media_type="application/json")
+
+
+class MetricsEndpoint:
+    """`GET /weft/metrics`: metrics in the text format of Prometheus."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        server = self._server
+        directories = len(server.directories.list_open())
+        lines = [
+            *format_metric("weft_directories", "gauge", "Directories that are open.", directories),
+            *format_metric(
+                "weft_ending", "gauge", "Whether the server takes no more work.", server.shutting_down
+            ),
+            *server.event_metrics.lines(),
+            *server.request_metrics.lines(),
+            *await server.list_cluster_metrics(),
+        ]
+        headers = [
+            (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": ("\n".join(lines) + "\n").encode()})
