@@ -11,7 +11,7 @@ from weft.config.layer import ConfigLayer
 from weft.config.schema import Config
 from weft.config.sources import ConfigDirectory, ConfigScope, ConfigSource
 from weft.config.substitution import PLACEHOLDER
-from weft.model.project import HeldItem, HeldKind
+from weft.model.trust import HeldItem, HeldKind
 
 CONFIG_FOLDER = ".opencode"
 

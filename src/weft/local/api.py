@@ -80,7 +80,8 @@ from weft.run.runner import Runner
 from weft.run.runtime import Runtime
 from weft.session import lifecycle, messages, tree
 from weft.session.revert_point import RevertScope
-from weft.session.totals import get_spending, to_statistics_query
+from weft.session.totals import get_spending
+from weft.store.statistics import to_statistics_query
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.configuration import Configuration, Mcp

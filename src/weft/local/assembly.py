@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,11 +30,12 @@ from weft.local.undo import UndoSettings, make_undo_context, open_undo_snapshots
 from weft.local.workspace_sources import WorkspaceSources
 from weft.model.agent import AgentInfo, Command, ReadInstructions, no_instructions
 from weft.model.catalog import Model
-from weft.model.event import FileEdited, SessionDeleted
+from weft.model.event import FileEdited, SessionDeleted, TodoUpdated
 from weft.model.ids import Mint, SessionID
 from weft.model.part import ModelRef
 from weft.model.project import Place
 from weft.model.search import RecallMatch
+from weft.model.session import Todo
 from weft.model.spending import Budgets
 from weft.permission.gate import Gate
 from weft.permission.policy import GateContext
@@ -50,7 +51,7 @@ from weft.run.runtime import (
     Runtime,
     SubtaskLimits,
 )
-from weft.session.lifecycle import SessionMaker, SessionTodos
+from weft.session.lifecycle import SessionMaker
 from weft.session.reservations import DirectoryBudgets
 from weft.share.contract import LazyShareClient, ShareContext, ShareSettings
 from weft.share.sharer import open_sharer
@@ -309,3 +310,18 @@ def _make_resources(
         )
 
     return make_for_session
+
+
+class SessionTodos:
+    """The todo list of a session, as tools use it."""
+
+    def __init__(self, store: Store, journal: Journal, session: SessionID) -> None:
+        self._store = store
+        self._journal = journal
+        self._session = session
+
+    async def read(self) -> Sequence[Todo]:
+        return await self._store.list_todos(self._session)
+
+    async def write(self, todos: Sequence[Todo]) -> None:
+        await self._journal.commit(TodoUpdated(session_id=self._session, todos=tuple(todos)))

@@ -20,7 +20,8 @@ from weft.model.event import ProjectUpdated
 from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID
 from weft.model.part import ModelRef
-from weft.model.project import Project, TrustReport
+from weft.model.project import Project
+from weft.model.trust import TrustReport
 from weft.model.workspace import (
     AnyMcpStatus,
     FormatterStatus,

@@ -230,6 +230,18 @@ def narrow(own: Iterable[Ruleset], inherited: Iterable[Ruleset]) -> Rulesets:
     return tuple(rulesets)
 
 
+def make_child_rules(rules: Ruleset | None, parent: SessionInfo) -> Ruleset | None:
+    """Return the rules of a child, followed by its parent's rules that deny or ask.
+
+    The last matching rule wins, so the parent's rules come last. Its rules that allow are left out: they would override what the
+    child is denied. OpenCode ignores the parent's rules, so that a child may do what its parent may not.
+    """
+    restrictions = tuple(rule for rule in parent.permission or () if rule.action != "allow")
+    if not restrictions:
+        return rules
+    return (*(rule for rule in rules or () if rule not in restrictions), *restrictions)
+
+
 def judge(permission: str, pattern: str, rulesets: Sequence[Ruleset]) -> Rule:
     """Return the strictest result of all rulesets; ask if there are none."""
     results = [evaluate(permission, pattern, ruleset) for ruleset in rulesets or ((),)]

@@ -14,7 +14,7 @@ from weft.model.message import AnyFormat, JsonFormat, MessageWithParts, OtherFor
 from weft.model.part import AgentPart, AnyPart, FilePart, ModelRef, Moment, SubtaskPart, TextPart
 from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
-from weft.permission.rules import switch_tools
+from weft.permission.rules import make_child_rules, switch_tools
 from weft.plugin.hooks import CHAT_MESSAGE, ChatMessage
 from weft.run.attachments import attach
 from weft.run.decide import find_newest_prompt
@@ -23,7 +23,6 @@ from weft.run.json_schema import check_schema
 from weft.run.request import get_variant
 from weft.run.runtime import Runtime
 from weft.session.lifecycle import make_touch
-from weft.session.tree import make_child_rules
 
 PART_TYPES: dict[type[AnyPartInput], type[AnyPart]] = {
     TextInput: TextPart,

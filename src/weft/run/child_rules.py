@@ -14,7 +14,7 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import CompletedState, ErrorState, ModelRef, TextPart, ToolPart
 from weft.model.permission import Rule, Ruleset, Rulesets
 from weft.model.session import SessionInfo, get_weft_data, with_weft_data
-from weft.session.tree import make_child_rules
+from weft.permission.rules import make_child_rules
 
 NO_ANSWER = "The subagent ended without an answer."
 

@@ -15,11 +15,7 @@ from weft.model.message import MessageWithParts, UserMessage
 from weft.model.session import SessionInfo, get_weft_data
 from weft.session.lifecycle import make_touch
 from weft.session.messages import list_diffs
-from weft.session.revert_point import (
-    get_history_trees,
-    get_patch_trees,
-    list_patches,
-)
+from weft.session.revert_point import get_history_trees, get_patch_trees, list_patches
 from weft.snapshot.contract import Snapshots
 from weft.store.contract import SessionEditor, Store
 from weft.undo.changes import ChangeTotals
