@@ -1,16 +1,20 @@
 """This machine: facts for diagnosis, its browser, and how a process that runs for days uses its memory."""
 
 import gc
+import hashlib
 import os
 import re
 import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from weft.host.processes import ProcessCommand, capture_output
+from weft.model.project import is_within
 
 # Of malloc.h.
 M_TRIM_THRESHOLD: Final = -1
@@ -19,39 +23,37 @@ M_ARENA_MAX: Final = -8
 ARENAS: Final = 2
 KEPT_FREE_BYTES: Final = 256 << 10
 SERVER_COLLECT_AFTER: Final = 10_000  # new objects
-NETWORK_FILE_SYSTEMS = frozenset(
-    (
-        *(
-            "nfs",
-            "nfs4",
-            "cifs",
-            "smb3",
-            "smbfs",
-            "ncpfs",
-            "afs",
-            "9p",
-            "ceph",
-            "glusterfs",
-            "lustre",
-            "gpfs",
-        ),
-        *(
-            "fuse.sshfs",
-            "fuse.rclone",
-            "fuse.s3fs",
-            "fuse.glusterfs",
-            "fuse.davfs2",
-            "davfs",
-            "vboxsf",
-            "drvfs",
-        ),
-    )
+# Locks and shared memory do not hold between the machines that use these.
+NETWORK_TYPES: Final = frozenset(
+    [
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "drvfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+    ]
 )
-MOUNTS_FILE = "/proc/mounts"
+NETWORK_FUSE_TYPES: Final = frozenset(
+    ["ceph", "davfs2", "glusterfs", "gvfsd-fuse", "mergerfs", "rclone", "s3fs", "sshfs", "vmhgfs-fuse"]
+)
+MOUNTS_FILE = "/proc/self/mountinfo"
 GIT_SECONDS = 10.0
 PUBLIC_BITS = stat.S_IRWXG | stat.S_IRWXO
-
-_OCTAL = r"\\([0-7]{3})"
 
 
 def find_git_version(env: Mapping[str, str]) -> str:
@@ -71,27 +73,56 @@ def find_git_version(env: Mapping[str, str]) -> str:
     return next((word for word in words if word[:1].isdigit()), "") if process.returncode == 0 else ""
 
 
+@cache
+def identify_machine() -> str:
+    """Return a unique name for this machine, which reveals nothing about it."""
+    try:
+        with open("/etc/machine-id", encoding="ascii") as file:
+            id = file.read().strip()
+    except (OSError, ValueError):
+        id = ""
+    return hashlib.sha256(f"{os.uname().nodename} {id}".encode()).hexdigest()[:16]
+
+
+def find_boot_time(now: int) -> int | None:
+    """Return when this machine was started (ms), None if the system does not say. `now` is the current time."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    return now - int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
+
+
 def get_free_space(path: str) -> int:
     """Return the free bytes on the file system of a path, which need not exist yet."""
     status = os.statvfs(find_existing(path))
     return status.f_bavail * status.f_frsize
 
 
-def find_file_system(path: str, mounts: str = MOUNTS_FILE) -> str:
-    """Return the type of the file system of a path, "" if it is unknown."""
-    real, nearest, nearest_type = os.path.realpath(path), "", ""
+def find_network_file_system(path: str, mounts: str = MOUNTS_FILE) -> str:
+    """Return the type of the file system of a path if it is shared between machines, such as `nfs4`; "" if not, or unknown.
+
+    The mount with the longest path that contains the real path counts, and of several at one path the last.
+    """
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
     except OSError:
-        return ""
+        return ""  # not Linux, or not allowed
+    real, longest, type = os.path.realpath(path), -1, ""
     for line in lines:
-        _, mount_point, type, *_ = (*line.split(" "), "", "", "")
-        mount_point = re.sub(_OCTAL, lambda octal: chr(int(octal[1], 8)), mount_point)
-        contains = real == mount_point or real.startswith(mount_point.rstrip("/") + "/")
-        if mount_point and contains and len(mount_point) >= len(nearest):
-            nearest, nearest_type = mount_point, type
-    return nearest_type
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) > 4 and after:  # noqa: PLR2004  the mount point is the fifth field
+            point = _unescape(fields[4])
+            if is_within(real, point) and len(point) >= longest:
+                longest, type = len(point), after.split(" ")[0]
+    base, _, fuse = type.partition(".")
+    is_network = type in NETWORK_TYPES or (base in ("fuse", "fuseblk") and fuse in NETWORK_FUSE_TYPES)
+    return type if is_network else ""
+
+
+def _unescape(text: str) -> str:
+    """Replace the octal escapes of spaces, tabs, newlines and backslashes."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def get_public_mode(path: str) -> int:

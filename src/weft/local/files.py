@@ -18,7 +18,7 @@ from weft.errors import GitError, InvalidInputError, NotFoundError, OutsideError
 from weft.host.files import walk_files
 from weft.host.git import SAFE_OPTIONS, Git
 from weft.host.processes import ProcessCommand, capture_output, run_command
-from weft.model.project import Place
+from weft.model.project import Place, is_within
 from weft.model.workspace import (
     FileChange,
     FileContent,
@@ -269,7 +269,7 @@ class ProjectFiles:
         return real
 
     def _is_inside(self, real: str) -> bool:
-        return any(os.path.commonpath((real, root)) == root for root in self._roots)
+        return any(is_within(real, root) for root in self._roots)
 
     def _open(self, path: str, flags: int = 0) -> int:
         """Open a file, and check again that it is inside: a link may have changed in between."""

@@ -10,10 +10,9 @@ from weft.config.load import LoadedConfig, load_config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, WeftError
 from weft.host.machine import (
-    NETWORK_FILE_SYSTEMS,
     find_existing,
-    find_file_system,
     find_git_version,
+    find_network_file_system,
     get_free_space,
     get_public_mode,
 )
@@ -156,8 +155,7 @@ def _check_permissions(target: DoctorInput) -> Iterator[DoctorFinding]:
 
 
 def _check_file_system(target: DoctorInput) -> Iterator[DoctorFinding]:
-    kind = find_file_system(target.root)
-    if kind in NETWORK_FILE_SYSTEMS:
+    if kind := find_network_file_system(target.root):
         yield DoctorFinding(
             severity="warning",
             area="environment",

@@ -60,9 +60,10 @@ def is_at(place: Place, directory: str) -> bool:
     if place.worktree == "/":
         return directory == root
     checkouts = (place.project.worktree, *place.project.sandboxes)
-    nested = [top for top in checkouts if top != root and _is_within(top, root)]
-    return _is_within(directory, root) and not any(_is_within(directory, top) for top in nested)
+    nested = [top for top in checkouts if top != root and is_within(top, root)]
+    return is_within(directory, root) and not any(is_within(directory, top) for top in nested)
 
 
-def _is_within(path: str, top: str) -> bool:
+def is_within(path: str, top: str) -> bool:
+    """Return True if a path is a directory or below it. Both are compared as they are written: links are not resolved."""
     return path == top or path.startswith(top.rstrip("/") + "/")

@@ -23,7 +23,8 @@ from weft.errors import (
     UnansweredError,
     WeftError,
 )
-from weft.host.processes import identify_machine, remove_record
+from weft.host.machine import identify_machine
+from weft.host.processes import remove_record
 from weft.host.tasks import Deadline
 from weft.model.agent import AgentInfo
 from weft.model.ids import MessageID, SessionID

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from weft.model.project import is_within
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
 
 
@@ -25,7 +26,7 @@ class ProgramContext(Struct, frozen=True, kw_only=True):
 def list_parents(start: str, top: str) -> Iterator[str]:
     """Yield a directory and its parents up to `top`. For a directory outside of `top`, yield it alone."""
     directory, top = os.path.normpath(start), os.path.normpath(top)
-    if os.path.commonpath((directory, top)) != top:
+    if not is_within(directory, top):
         yield directory
         return
     while True:
