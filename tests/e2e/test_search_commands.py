@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from e2e.test_command import Shell
-from weft.store.files.index import search_index
 from weft.store.files.index_database import index_path, open_for_reading
+from weft.store.files.index_query import search_index
 
 
 @pytest.fixture

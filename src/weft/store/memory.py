@@ -146,13 +146,13 @@ class MemoryStore:
         return list(self._todos.get(session, ()))
 
     async def search(self, words: str, *, limit: int, project: ProjectID | None = None) -> list[Hit]:
-        from weft.store.files.index import search_index  # noqa: PLC0415  few runs search anything
+        from weft.store.files.index_query import search_index  # noqa: PLC0415  few runs search anything
 
         with self._build_index() as database:
             return search_index(database, words, limit=limit, project=project)
 
     async def figures(self, query: StatisticsQuery) -> Figures:
-        from weft.store.files.index import compute_figures  # noqa: PLC0415  few runs count anything
+        from weft.store.files.index_query import compute_figures  # noqa: PLC0415  few runs count anything
 
         with self._build_index() as database:
             return compute_figures(database, query)

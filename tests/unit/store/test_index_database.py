@@ -8,8 +8,9 @@ from given.conversation import SESSION, text, user_message
 from weft.errors import IndexFailedError
 from weft.model.session import SessionInfo, SessionTime
 from weft.store.files import index_database
-from weft.store.files.index import UNKNOWN_STAMP, StampedSession, replace_session, search_index
+from weft.store.files.index import UNKNOWN_STAMP, StampedSession, replace_session
 from weft.store.files.index_database import IndexDatabase, connect, create_tables
+from weft.store.files.index_query import search_index
 from weft.store.search import to_entry
 
 

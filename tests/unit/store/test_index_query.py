@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from given.conversation import SESSION, text, user_message
 from weft.model.session import SessionInfo, SessionTime
-from weft.store.files.index import UNKNOWN_STAMP, StampedSession, replace_session, search_index, to_query
+from weft.store.files.index import UNKNOWN_STAMP, StampedSession, replace_session
 from weft.store.files.index_database import IndexDatabase, open_in_memory
+from weft.store.files.index_query import search_index, to_query
 from weft.store.search import MAX_WORDS, to_entry
 
 HOSTILE = [

@@ -1,34 +1,16 @@
-"""The search index of a tree: add sessions and messages, update it from the tree, and ask it."""
+"""Add sessions and messages to the search index of a tree, and update it from the tree."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 from weft.errors import IndexFailedError
 from weft.host.files import Stamp
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.model.search import Figures, Hit, ToolUse
 from weft.model.session import SessionInfo
-from weft.model.wire import decode, encode
-from weft.store.files.index_database import (
-    IndexDatabase,
-    IndexRow,
-    discard_index,
-    open_for_reading,
-    open_for_writing,
-)
-from weft.store.search import (
-    MATCH_END,
-    MATCH_START,
-    IndexEntry,
-    IndexProgress,
-    clean_text,
-    parse_words,
-    to_hit,
-    to_nano_and_atto,
-)
-from weft.store.statistics import HOUR_MS, SessionRange, StatisticsQuery, UsageRow, build_figures
+from weft.model.wire import encode
+from weft.store.files.index_database import IndexDatabase, discard_index, open_for_reading, open_for_writing
+from weft.store.search import IndexEntry, IndexProgress, clean_text, to_nano_and_atto
 
 SessionKey = tuple[ProjectID, SessionID]
 
@@ -149,8 +131,6 @@ def _drop_message_rows(database: IndexDatabase, numbers: list[tuple[int, ...]]) 
         database.run_many("DELETE FROM message WHERE number = ?", numbers)
 
 
-# --- update it from the tree ---
-
 SESSIONS_PER_BATCH = 64
 
 
@@ -220,91 +200,3 @@ def _list_current_stamps(file: IndexFile) -> dict[SessionKey, Stamp]:
         return {}
     unsettled = dict.fromkeys(((project, id) for project, id in unsettled_rows), UNKNOWN_STAMP)
     return {**unsettled, **{(project, id): (mtime, size, inode) for project, id, mtime, size, inode in rows}}
-
-
-# --- ask it ---
-
-SNIPPET_WORDS = 20
-# A match in a title counts most, and one in the conversation more than one in a tool's output.
-RANK_FUNCTION = "bm25(6.0, 2.0, 1.0)"
-
-# Rows of titles are even, rows of messages odd (see sql/index.sql).
-SELECT_MATCHES = """SELECT words.rowid, session.number, session.document, message.id, message.created
-FROM words
-LEFT JOIN message ON message.number = words.rowid / 2 AND words.rowid % 2 = 1
-JOIN session ON session.number = CASE words.rowid % 2 WHEN 1 THEN message.session ELSE words.rowid / 2 END
-WHERE words MATCH ? AND rank MATCH ? AND (? IS NULL OR session.project = ?)
-ORDER BY rank"""
-SELECT_SNIPPET = (
-    f"SELECT snippet(words, -1, ?, ?, '…', {SNIPPET_WORDS}) FROM words WHERE words MATCH ? AND rowid = ?"
-)
-
-# A message older than its session was copied by a fork, and its cost counts in the original session.
-SELECT_USAGE = f"""SELECT session.number, session.project, message.created / {HOUR_MS}, provider, model, count(*), sum(input),
-sum(output), sum(reasoning), sum(cache_read), sum(cache_write), sum(nano), sum(atto), min(priced),
-min(counted)
-FROM session JOIN message ON message.session = session.number
-WHERE message.created >= session.created AND message.created >= ? AND (? IS NULL OR session.project = ?)
-AND (? IS NULL OR session.id IN (SELECT value FROM json_each(?)))
-GROUP BY session.number, 3, provider, model"""
-SELECT_CALLS = """SELECT tool, sum(calls), sum(failed)
-FROM call JOIN message ON message.number = call.message JOIN session ON session.number = message.session
-WHERE message.created >= session.created AND message.created >= ? AND (? IS NULL OR session.project = ?)
-AND (? IS NULL OR session.id IN (SELECT value FROM json_each(?)))
-GROUP BY tool ORDER BY sum(calls) DESC, tool"""
-SELECT_SESSIONS = """SELECT count(DISTINCT id), min(created), max(updated) FROM session
-WHERE updated >= ? AND (? IS NULL OR project = ?) AND (? IS NULL OR id IN (SELECT value FROM json_each(?)))"""
-
-
-def to_query(words: str) -> str:
-    """Convert typed words to an FTS5 query. Return "" if there is no word."""
-    return " ".join(f'"{text}"' if quoted else f'"{text}"*' for text, quoted in parse_words(words))
-
-
-def search_index(
-    database: IndexDatabase, words: str, *, project: ProjectID | None = None, limit: int
-) -> list[Hit]:
-    """Return the best match of each session that contains all words, best first."""
-    query = to_query(words)
-    if not query or limit < 1:
-        return []
-    hits: list[Hit] = []
-    for row in list(_list_best_rows(database, query, project, limit)):
-        ((snippet,),) = database.rows(SELECT_SNIPPET, MATCH_START, MATCH_END, query, row[0]) or [("",)]
-        hits.append(_to_hit(row, snippet or ""))
-    return hits
-
-
-def _list_best_rows(
-    database: IndexDatabase, query: str, project: ProjectID | None, limit: int
-) -> Iterator[IndexRow]:
-    seen: set[int] = set()
-    for row in database.iterate(SELECT_MATCHES, query, RANK_FUNCTION, project, project):
-        if row[1] not in seen:
-            seen.add(row[1])
-            yield row
-        if len(seen) == limit:
-            return
-
-
-def _to_hit(row: IndexRow, marked: str) -> Hit:
-    _, _, document, message, created = row
-    return to_hit(
-        decode(document, SessionInfo), None if message is None else MessageID(message), created, marked
-    )
-
-
-def compute_figures(database: IndexDatabase, query: StatisticsQuery) -> Figures:
-    """Return the figures for a query."""
-    only = None if query.sessions is None else json.dumps(sorted(query.sessions))
-    parameters = (query.since, query.project, query.project, only, only)
-    ((sessions, first, last),) = database.rows(SELECT_SESSIONS, *parameters)
-    return build_figures(
-        query,
-        (UsageRow(*row) for row in database.rows(SELECT_USAGE, *parameters)),
-        SessionRange(sessions, first, last),
-        (
-            ToolUse(name=tool, calls=calls, failed=failed)
-            for tool, calls, failed in database.rows(SELECT_CALLS, *parameters)
-        ),
-    )

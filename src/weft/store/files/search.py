@@ -114,7 +114,7 @@ class SessionIndex:
         project: ProjectID | None = None,
         progress: IndexProgress = lambda _done, _total: None,
     ) -> list[Hit]:
-        from weft.store.files.index import search_index  # noqa: PLC0415  a run updates the index, and searches nothing
+        from weft.store.files.index_query import search_index  # noqa: PLC0415  a run updates the index, and searches nothing
 
         return self._query(
             lambda database: search_index(database, words, project=project, limit=limit), progress
@@ -123,7 +123,7 @@ class SessionIndex:
     def figures(
         self, wanted: StatisticsQuery, *, progress: IndexProgress = lambda _done, _total: None
     ) -> Figures:
-        from weft.store.files.index import compute_figures  # noqa: PLC0415  a run updates the index, and searches nothing
+        from weft.store.files.index_query import compute_figures  # noqa: PLC0415  a run updates the index, and searches nothing
 
         return self._query(lambda database: compute_figures(database, wanted), progress)
 
