@@ -19,8 +19,7 @@ from weft.host.machine import (
 from weft.host.paths import Paths
 from weft.model.health import DoctorFinding, FindingItem
 from weft.project.checkout import find_checkout
-from weft.store.maintenance import StoreMaintenance, open_maintenance
-from weft.store.opencode_database import find_sqlite_fault, sqlite_version
+from weft.store.maintenance import StoreMaintenance, get_sqlite_version, open_maintenance
 from weft.store.url import find_store_path
 
 OLDEST_GIT = (2, 22)
@@ -42,7 +41,7 @@ class DoctorInput(Struct, frozen=True, kw_only=True):
         """The path of the store; the data directory, if the store is not on a disk of this machine."""
         return find_store_path(self.url) or self.paths.data
 
-    def open_store(self) -> StoreMaintenance:
+    def open_maintenance(self) -> StoreMaintenance:
         return open_maintenance(self.url, cache=self.paths.cache)
 
     def load_config(self) -> LoadedConfig:
@@ -66,12 +65,8 @@ def examine_environment(target: DoctorInput) -> list[DoctorFinding]:
 def _check_versions(target: DoctorInput) -> Iterator[DoctorFinding]:
     python = ".".join(str(number) for number in sys.version_info[:3])
     yield DoctorFinding(
-        severity="note", area="environment", what=f"Python {python}, SQLite {sqlite_version()}"
+        severity="note", area="environment", what=f"Python {python}, SQLite {get_sqlite_version()}"
     )
-    if fault := find_sqlite_fault():
-        yield DoctorFinding(
-            severity="note", area="environment", what=fault, means="the index of sessions uses it"
-        )
     git = find_git_version(target.env)
     if not git:
         yield DoctorFinding(
@@ -116,7 +111,7 @@ def _check_free_space(target: DoctorInput) -> Iterator[DoctorFinding]:
 def _is_our_store(target: DoctorInput) -> bool:
     """Return False for a file of another program, which the store reports and nothing here may change."""
     try:
-        target.open_store().check_format()
+        target.open_maintenance().check_format()
     except WeftError:
         return False
     return True

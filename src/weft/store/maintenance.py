@@ -187,3 +187,10 @@ def open_maintenance(url: str, *, cache: str | None = None) -> StoreMaintenance:
     from weft.store.url import find_root_commit  # noqa: PLC0415  rarely needed
 
     return FileMaintenance(parse_store_path(url), find_root_commit, cache=cache)
+
+
+def get_sqlite_version() -> str:
+    """Return the version of SQLite that stores and the search index use. It is not Python's own."""
+    import apsw  # noqa: PLC0415  slow to import, and only doctor asks
+
+    return apsw.sqlite_lib_version()
