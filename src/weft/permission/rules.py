@@ -9,7 +9,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from weft.model.agent import AgentInfo
-from weft.model.permission import EDIT_TOOLS, UNKNOWN_END, UNKNOWN_START, Action, Rule, Ruleset, Rulesets
+from weft.model.permission import (
+    EDIT_TOOLS,
+    UNKNOWN_END,
+    UNKNOWN_START,
+    Action,
+    Rule,
+    Ruleset,
+    Rulesets,
+    has_hole,
+)
 from weft.model.session import SessionInfo, get_weft_data
 
 _WILDCARDS = {"*": ".*", "?": "."}
@@ -40,10 +49,6 @@ _HOLES: Final = f"{UNKNOWN_START}[^{UNKNOWN_END}]*(?:{UNKNOWN_END}|$)"
 MAX_TEXT_CHARS: Final = 4000
 # Each hole that may be empty doubles the number of texts to match.
 MAX_OPTIONAL_HOLES: Final = 4
-
-
-def has_hole(text: str) -> bool:
-    return UNKNOWN_START in text
 
 
 def surely_matches(text: str, pattern: str) -> bool:
