@@ -24,7 +24,6 @@ SMALL_LINES = 60
 SMALL_FOR_A_REASON = {
     "api/permissions.py": "one module for each part of the Api",
     "cli/main.py": "the way in",
-    "cli/plugin.py": "one module for each noun, found by its name in the table of commands",
     "host/watcher.py": "the only user of an optional package",
     "importers/export_file.py": "one module for each source that sessions are imported from",
     "importers/opencode_tree.py": "one module for each source that sessions are imported from",
