@@ -80,7 +80,7 @@ class QuestionRun:
         finally:
             await run.close()
 
-    async def to_answer(self) -> Answer[object]:
+    async def make_answer(self) -> Answer[object]:
         """Return the answer, with its error if the run failed."""
         assert self._last is not None, "the run has ended"
         info = self._last.info

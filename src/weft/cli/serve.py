@@ -442,7 +442,9 @@ def make_server(
 
     @asynccontextmanager
     async def open_api(directory: str) -> AsyncIterator[Api]:
-        options = await to_carrying(to_open_options(directory), None if node is None else node.workspaces)
+        options = await prepare_workspace(
+            to_open_options(directory), None if node is None else node.workspaces
+        )
         async with open_directory(options) as local:
             if node is None:
                 yield local
@@ -472,10 +474,10 @@ def make_server(
     return HttpServer(setup, list_routes(shell=not args.no_shell, files=not args.no_files, share=args.share))
 
 
-async def to_carrying(options: OpenOptions, workspaces: Workspaces | None) -> OpenOptions:
-    """Return the options to open a directory, which also carry its files if it is in a checkout of a git workspace.
+async def prepare_workspace(options: OpenOptions, workspaces: Workspaces | None) -> OpenOptions:
+    """Make the checkout of a git workspace that a directory is in, if this node does not have it.
 
-    Make that checkout first if this node does not have it.
+    Return the options to open the directory, which then also carry its files.
     """
     if workspaces is None:
         return options
@@ -499,7 +501,7 @@ def make_owned_opener(
             owner = caller.principal.name
             # Besides its own checkouts a principal sees nothing of workspaces.
             hiding = replace(caller, hidden=(*caller.hidden, *node.workspace_roots))
-            options = await to_carrying(to_options(directory, hiding), node.find_workspaces(owner))
+            options = await prepare_workspace(to_options(directory, hiding), node.find_workspaces(owner))
             async with open_directory(options) as local, node.join_api(local, directory, owner) as api:
                 yield api
 

@@ -16,7 +16,7 @@ from weft.dataset.database import (
 )
 from weft.dataset.query import run_query
 from weft.host.paths import paths_from
-from weft.local.preview import from_runtime, preview_request
+from weft.local.preview import make_preview_context, preview_request
 from weft.local.reader import SessionReader
 from weft.local.workspace_sources import WorkspaceSources
 from weft.maintenance.proof import check_session
@@ -134,7 +134,7 @@ class LocalData:
         info = await runtime.store.get_session(SessionID(check_id("session", session)))
         history = await runtime.store.list_messages(info.id)
         stored = [await runtime.store.find_value(key) for key in list_briefing_keys(info)]
-        found = await asyncio.to_thread(preview_request, from_runtime(runtime), info, history, stored)
+        found = await asyncio.to_thread(preview_request, make_preview_context(runtime), info, history, stored)
         request, parts = found.request, add_up(to_pieces(found.request))
         return ContextReport(
             agent=found.agent,

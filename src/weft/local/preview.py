@@ -23,11 +23,11 @@ from weft.model.transcript import Transcript
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Registry
 from weft.run.briefing import (
-    is_answered,
     make_note_events,
     read_briefing,
     to_environment,
     to_pinned_instructions,
+    was_seen,
 )
 from weft.run.compaction import find_threshold, to_pruning_events
 from weft.run.decide import ModelStep, decide, find_newest_prompt
@@ -130,7 +130,7 @@ def _overflows(
     return project_tokens(history, overhead=estimate_overhead(context, prompt, model, briefing)) > limit
 
 
-def from_runtime(runtime: Runtime) -> PreviewContext:
+def make_preview_context(runtime: Runtime) -> PreviewContext:
     """Return what a run of this process would use now, with the tools of the MCP servers that are connected."""
     servers = runtime.mcp()
     return PreviewContext(
@@ -182,7 +182,7 @@ def _add_notes(
 ) -> None:
     """Add the notes that a run would add to the prompt."""
     history = transcript.messages()
-    if is_answered(history, prompt):
+    if was_seen(history, prompt):
         return
     known = apply_history_notes(briefing, history)
     texts = {each.source: each.text for each in known.instructions}

@@ -47,7 +47,7 @@ async def prepare_briefing(
     pinned = to_pinned_instructions(session)
     briefing = await get_briefing(runtime, session)
     history, message = transcript.messages(), transcript.find(prompt.id)
-    if message is not None and not is_answered(history, prompt):
+    if message is not None and not was_seen(history, prompt):
         current = apply_history_notes(briefing, history)
         notes: list[ContextNote] = []
         # A briefing that this run made is up to date: no need to read all instructions again.
@@ -123,7 +123,7 @@ def to_environment(place: Place, platform: str, now: int) -> Environment:
     )
 
 
-def is_answered(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
+def was_seen(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
     """Return True if a model has completed an answer to the prompt, and so has seen it in its current form.
 
     An answer that only holds the call of a subtask does not count: no model made it.

@@ -26,10 +26,10 @@ from weft.server.response import (
     Receive,
     Scope,
     Send,
+    make_error_response,
     read_headers,
     send_error,
     send_result,
-    to_error_response,
 )
 from weft.server.route import DirectoryCall, Route, RouteResult, ServerCall
 from weft.server.routes.pty import PTY, PtySocket
@@ -186,14 +186,14 @@ class RouteEndpoint:
             await send_error(send, refusal)
             return
         if self._server.refuses(route):
-            await send_error(send, to_error_response(EndingError()), RETRY_HEADERS)
+            await send_error(send, make_error_response(EndingError()), RETRY_HEADERS)
             return
         try:
             result = await self._run(route, scope, receive)
         except BodyTooLargeError:
             await send_error(send, TOO_LARGE)
         except Exception as error:  # noqa: BLE001  report the error to this caller and keep serving the others
-            response = to_error_response(error)
+            response = make_error_response(error)
             self._server.event_metrics.store_errors += isinstance(error, StoreError)
             if response.ref is not None:
                 self._server.note(f"{response.ref}: {type(error).__name__}: {error}")

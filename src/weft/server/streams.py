@@ -28,7 +28,7 @@ from weft.server.feed import (
 from weft.server.http_server import HttpServer
 from weft.server.metrics import EventMetrics
 from weft.server.request import find_directory
-from weft.server.response import Receive, Scope, Send, read_headers, send_error, to_error_response
+from weft.server.response import Receive, Scope, Send, make_error_response, read_headers, send_error
 from weft.server.resume import MissedEventReader, hear_everything, make_directory_filter
 
 HEARTBEAT_SECONDS: Final = 10.0
@@ -274,7 +274,7 @@ class DirectoryEventsEndpoint:
         try:
             opened = await self._server.get_directory(self._server.resolve_directory(scope))
         except WeftError as error:
-            await send_error(send, to_error_response(error))
+            await send_error(send, make_error_response(error))
             return
         feed, log = opened.feed, self._server.counter.log
         is_named = bool(find_directory(scope["query_string"], read_headers(scope)))

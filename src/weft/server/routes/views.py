@@ -104,7 +104,7 @@ async def get_view(call: DirectoryCall) -> MessageView:
     return to_message_view(message, call.server.blocks)
 
 
-async def find_part(call: DirectoryCall) -> AnyPart:
+async def get_part(call: DirectoryCall) -> AnyPart:
     """Return the part that a path names. Raise `NotFoundError` if the message does not have it."""
     message = await call.api.get_message(read_session_id(call), read_message_id(call))
     id = PartID(call.path_params["partID"])
@@ -117,7 +117,7 @@ async def find_part(call: DirectoryCall) -> AnyPart:
 async def get_details(call: DirectoryCall) -> HtmlView:
     """Return what a part contains as HTML, for when it is opened."""
     query: StyleQuery = call.query
-    return HtmlView(html=render_details(await find_part(call), call.server.blocks, query.style))
+    return HtmlView(html=render_details(await get_part(call), call.server.blocks, query.style))
 
 
 async def list_diff_views(call: DirectoryCall) -> list[DiffView]:
