@@ -78,7 +78,7 @@ from weft.permission.audit import read_decisions
 from weft.run.admit import choose_models
 from weft.run.runner import Runner
 from weft.run.runtime import Runtime
-from weft.session import lifecycle, messages, tree
+from weft.session import lifecycle, messages, selection
 from weft.session.revert_point import RevertScope
 from weft.session.totals import get_spending
 from weft.store.statistics import to_statistics_query
@@ -233,7 +233,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def get_tree(self, id: SessionID) -> SessionTree:
         root = await self.get_session(id)
         descendants = await lifecycle.list_descendants(self.runtime.store, root.id)
-        return tree.build_tree(map(hide_share_secret, descendants), root)
+        return selection.build_tree(map(hide_share_secret, descendants), root)
 
     async def update_session(
         self, id: SessionID, change: SessionChange, *, expected: SessionInfo | None = None
