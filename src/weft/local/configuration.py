@@ -42,6 +42,8 @@ from weft.trust.decision import ProjectTrust
 
 Source = Literal["env", "config", "custom", "api"]
 
+# --- providers and models ---
+
 SOURCES: Final[dict[str, Source]] = {
     "environment": "env",
     "config": "config",
@@ -128,6 +130,8 @@ def list_known_providers(offers: ProviderOffers | None) -> list[str]:
     """Return the ids of the providers that weft can talk to. Each takes an API key."""
     return [] if offers is None else [offer.id for offer in offers.list_all() if offer.has_adapter]
 
+
+# --- settings and credentials ---
 
 MAX_KEY_LENGTH: Final = 16_384
 PROVIDER_ID: Final = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")

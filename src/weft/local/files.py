@@ -32,6 +32,8 @@ from weft.model.workspace import (
     TextMatch,
 )
 
+# --- find files and text ---
+
 SEARCH_SECONDS: Final = 20.0
 MAX_LISTING_BYTES: Final = 64 << 20
 FRESH_SECONDS: Final = 3.0
@@ -214,6 +216,8 @@ def is_encodable(name: str) -> bool:
         return False
     return True
 
+
+# --- read files ---
 
 MAX_FILE_BYTES: Final = 8 << 20
 MAX_ENTRIES: Final = 10_000

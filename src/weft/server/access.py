@@ -1,4 +1,4 @@
-"""Decide who may call the server: password, Host and Origin checks, and which directories are served."""
+"""Decide who may call the server: password, token, Host and Origin; and which directories are served."""
 
 import asyncio
 import base64

@@ -18,6 +18,8 @@ from weft.tool.paths import ToolPath, format_title, resolve_path
 
 Matcher = Callable[[str, str], Iterator[str]]
 
+# --- matchers ---
+
 MIN_ANCHORED_LINES: Final = 3
 MIN_SIMILARITY: Final = 0.5
 MIN_EQUAL_LINE_SHARE: Final = 0.5
@@ -237,6 +239,8 @@ def _dedent(lines: list[str]) -> list[str]:
 def _unescape(text: str) -> str:
     return re.sub(r"\\([ntr'\"`\\\n$])", lambda match: _ESCAPES.get(match[1], match[1]), text)
 
+
+# --- the tools ---
 
 # Above this size, clients get the diff without the two whole texts.
 MAX_WHOLE_CHARACTERS: Final = 512 * 1024
