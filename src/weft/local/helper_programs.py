@@ -1,4 +1,4 @@
-"""The formatters and language servers of a directory, as configuration and environment allow them."""
+"""The helper programs of a directory, formatters and language servers, as configuration and environment allow them."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Find the programs that assist tools: formatters and language servers."""
+"""Find helper programs: formatters and language servers."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from weft.sandbox.policy import NO_SANDBOX, Sandbox
 
 
 class ProgramContext(Struct, frozen=True, kw_only=True):
-    """Where and how assisting programs run.
+    """Where and how helper programs run.
 
     Programs in the project itself are only used if it is `trusted`. If the `sandbox` has a refusal, no program is used.
     """
