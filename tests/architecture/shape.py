@@ -38,12 +38,13 @@ SMALL_FOR_A_REASON = {
     "testing/replay.py": "offered to users",
     "tool/batch.py": "one module for each tool",
     "tool/glob.py": "one module for each tool",
+    "tool/grep_scan.py": "run as a script",
     "tool/history.py": "one module for each tool",
     "tool/question.py": "one module for each tool",
     "tool/recall.py": "one module for each tool",
-    "tool/grep_scan.py": "run as a script",
     "tool/task.py": "one module for each tool",
     "tool/todo.py": "one module for each tool",
+    "tool/write.py": "one module for each tool",
 }
 # Functions that only tests call, and why they are part of the source.
 USED_BY_TESTS = {
