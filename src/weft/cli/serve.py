@@ -40,7 +40,7 @@ from weft.host.machine import collect_more_often, limit_free_memory
 from weft.host.paths import paths_from
 from weft.host.processes import describe_process
 from weft.local.open import OpenOptions, open_directory, to_damage_warner
-from weft.local.tokens import LoginStore, TokenStore
+from weft.local.tokens import EndedLoginStore, TokenStore
 from weft.local.watcher import watch_files
 from weft.model.principal import ADMINISTRATOR, Caller
 from weft.project.checkout import find_checkout
@@ -461,7 +461,7 @@ def make_server(
         now=SystemClock().now,
         allowed=tuple(os.path.abspath(path) for path in args.allow_dir),
         tokens=TokenStore(store, SystemClock().now),
-        ended_logins=LoginStore(store, SystemClock().now),
+        ended_logins=EndedLoginStore(store, SystemClock().now),
         open_for=make_owned_opener(to_open_options, node),
         on_request=log.log_request if args.access_log else ignore_request,
         watch_files=lambda directory, notify: watch_files(directory, env, notify),

@@ -183,7 +183,7 @@ class TokenStore:
         )
 
 
-class LoginStore:
+class EndedLoginStore:
     """Keeps the `EndedLogins` promise. Only hashes are stored. `now` is the time in milliseconds."""
 
     def __init__(self, store: Store, now: Callable[[], int]) -> None:

@@ -23,7 +23,6 @@ from weft.errors import (
     UnansweredError,
     WeftError,
 )
-from weft.host.machine import identify_machine
 from weft.host.processes import remove_record
 from weft.host.tasks import Deadline
 from weft.model.agent import AgentInfo
@@ -444,6 +443,8 @@ class ToolCalls:
         return None
 
     def _complete_evidence(self, evidence: CallEvidence) -> CallEvidence:
+        from weft.host.machine import identify_machine  # noqa: PLC0415  few calls note anything
+
         covered = self._runtime.undo_context.snapshots.coverage().extent == "all"
         return replace(evidence, machine=identify_machine(), covered=covered)
 
