@@ -3,7 +3,6 @@
 import gc
 import hashlib
 import os
-import re
 import shutil
 import stat
 import subprocess
@@ -14,7 +13,6 @@ from functools import cache
 from typing import Final
 
 from weft.host.processes import ProcessCommand, capture_output
-from weft.model.project import is_within
 
 # Of malloc.h.
 M_TRIM_THRESHOLD: Final = -1
@@ -23,35 +21,6 @@ M_ARENA_MAX: Final = -8
 ARENAS: Final = 2
 KEPT_FREE_BYTES: Final = 256 << 10
 SERVER_COLLECT_AFTER: Final = 10_000  # new objects
-# Locks and shared memory do not hold between the machines that use these.
-NETWORK_TYPES: Final = frozenset(
-    [
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "davfs",
-        "drvfs",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "smb2",
-        "smb3",
-        "smbfs",
-        "vboxsf",
-    ]
-)
-NETWORK_FUSE_TYPES: Final = frozenset(
-    ["ceph", "davfs2", "glusterfs", "gvfsd-fuse", "mergerfs", "rclone", "s3fs", "sshfs", "vmhgfs-fuse"]
-)
-MOUNTS_FILE = "/proc/self/mountinfo"
 GIT_SECONDS = 10.0
 PUBLIC_BITS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -95,34 +64,6 @@ def get_free_space(path: str) -> int:
     """Return the free bytes on the file system of a path, which need not exist yet."""
     status = os.statvfs(find_existing(path))
     return status.f_bavail * status.f_frsize
-
-
-def find_network_file_system(path: str, mounts: str = MOUNTS_FILE) -> str:
-    """Return the type of the file system of a path if it is shared between machines, such as `nfs4`; "" if not, or unknown.
-
-    The mount with the longest path that contains the real path counts, and of several at one path the last.
-    """
-    try:
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return ""  # not Linux, or not allowed
-    real, longest, type = os.path.realpath(path), -1, ""
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        fields = before.split(" ")
-        if len(fields) > 4 and after:  # noqa: PLR2004  the mount point is the fifth field
-            point = _unescape(fields[4])
-            if is_within(real, point) and len(point) >= longest:
-                longest, type = len(point), after.split(" ")[0]
-    base, _, fuse = type.partition(".")
-    is_network = type in NETWORK_TYPES or (base in ("fuse", "fuseblk") and fuse in NETWORK_FUSE_TYPES)
-    return type if is_network else ""
-
-
-def _unescape(text: str) -> str:
-    """Replace the octal escapes of spaces, tabs, newlines and backslashes."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def get_public_mode(path: str) -> int:

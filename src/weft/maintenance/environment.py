@@ -9,13 +9,8 @@ from msgspec import Struct
 from weft.config.load import LoadedConfig, load_config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, WeftError
-from weft.host.machine import (
-    find_existing,
-    find_git_version,
-    find_network_file_system,
-    get_free_space,
-    get_public_mode,
-)
+from weft.host.machine import find_existing, find_git_version, get_free_space, get_public_mode
+from weft.host.mounts import find_network_file_system
 from weft.host.paths import Paths
 from weft.model.health import DoctorFinding, FindingItem
 from weft.project.checkout import find_checkout

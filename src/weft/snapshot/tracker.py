@@ -14,7 +14,7 @@ from msgspec import Struct
 from weft.errors import GitError
 from weft.host.files import Stamp, share_lock, stamp_of
 from weft.host.git import Git, Plumbing
-from weft.host.machine import find_network_file_system
+from weft.host.mounts import find_network_file_system
 from weft.model.diff import Patch, Tree, Uncovered
 from weft.model.ids import SessionID
 from weft.model.project import is_within

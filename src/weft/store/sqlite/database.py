@@ -9,6 +9,7 @@ import apsw
 
 from weft.errors import DamagedStoreError, NewerFormatError, StoreError
 from weft.host.files import FILE_MODE, Disk, hold_lock, make_directory
+from weft.host.mounts import find_network_file_system
 from weft.store.sqlite.connection import (
     DEFAULT_OPTIONS,
     SqliteOptions,
@@ -127,8 +128,6 @@ class DatabaseFile:
 
     def check_place(self) -> None:
         """Raise `StoreError` if the path is on a network file system."""
-        from weft.host.machine import find_network_file_system  # noqa: PLC0415  reading does not need it
-
         # Where the system does not say, `PRAGMA journal_mode` is the other check.
         if kind := find_network_file_system(self.path):
             raise StoreError(

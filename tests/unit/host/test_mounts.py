@@ -1,10 +1,10 @@
-"""Facts of this machine: which file systems are shared with others."""
+"""Mounted file systems: which are shared between machines."""
 
 from pathlib import Path
 
 import pytest
 
-from weft.host.machine import find_network_file_system
+from weft.host.mounts import find_network_file_system
 
 MOUNTS = """22 1 0:20 / / rw shared:1 - ext4 /dev/vda rw
 30 22 0:25 / /home rw - nfs4 server:/home rw
