@@ -25,7 +25,7 @@ from weft.provider.conversation import ConversationCache
 from weft.provider.openai_chat import request as chat
 from weft.provider.openai_responses import request as responses
 from weft.store.files.store import FileStore
-from weft.testing.store_values import SESSION, session
+from weft.testing.store_samples import SESSION, session
 
 T = TypeVar("T")
 MESSAGES = 5_000

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.provider.scripted import Say
-from weft.testing.fake_server import Dialect
+from weft.testing.fake_model_api import Dialect
 
 # The fake APIs are part of the tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

@@ -36,7 +36,7 @@ SMALL_FOR_A_REASON = {
     "testing/clock.py": "offered to users",
     "testing/pytest_plugin.py": "found by pytest",
     "testing/replay.py": "offered to users",
-    "tool/scan.py": "run as a script",
+    "tool/grep_scan.py": "run as a script",
 }
 # Functions that only tests call, and why they are part of the source.
 USED_BY_TESTS = {

@@ -37,7 +37,7 @@ from weft.store.contract import Key, Store
 from weft.store.lease import LeaseToken
 from weft.store.memory import MemoryStore
 from weft.store.url import open_store
-from weft.testing.store_values import answer, prompt, session, text
+from weft.testing.store_samples import answer, prompt, session, text
 
 SESSIONS = [SessionID("ses_a"), SessionID("ses_b")]
 PROJECTS = [ProjectID("p1"), ProjectID("p2")]

@@ -12,7 +12,7 @@ from given.web import Answer, Web, open_web
 from weft.model.agent import Skill
 from weft.testing.tool_contract import TOOL_CHECKS, Check, ToolCase, ToolHarness
 from weft.tool.contract import AnyTool
-from weft.tool.diagnostic import NoLanguageServers
+from weft.tool.language_servers import NoLanguageServers
 from weft.tool.registry import (
     APPLY_PATCH,
     BASH,

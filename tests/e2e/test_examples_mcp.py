@@ -17,7 +17,7 @@ import pytest
 
 from fake.openai import OpenAIChatDialect
 from weft.provider.scripted import AnyMove, Say, UseTool
-from weft.testing.fake_server import FakeServer, open_server
+from weft.testing.fake_model_api import FakeServer, open_server
 from weft.testing.tool_contract import list_processes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

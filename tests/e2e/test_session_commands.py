@@ -20,7 +20,7 @@ from weft.model.session import Todo
 from weft.model.spending import Ledger, Spent
 from weft.session.totals import with_ledger
 from weft.store.url import open_store
-from weft.testing.store_values import NOW, session
+from weft.testing.store_samples import NOW, session
 
 WEFT = str(Path(sys.executable).with_name("weft"))
 OTHER = "ses_2f20b972bffeAbCdEfGhIjKlMn"

@@ -16,7 +16,7 @@ from weft.provider.bedrock.adapter import sign_request
 from weft.provider.chunk import Usage
 from weft.provider.endpoint import AwsKeys
 from weft.provider.scripted import AnyMove, End, Fail, Say, Think, UseTool, Wait
-from weft.testing.fake_server import ReceivedRequest, split_words
+from weft.testing.fake_model_api import ReceivedRequest, split_words
 
 Json = dict[str, Any]
 

@@ -24,7 +24,7 @@ from fake.refusing import (
 )
 from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, End, Fail, Say, Think, UseTool, Wait
-from weft.testing.fake_server import ReceivedRequest, ServerSentEvents, split_words
+from weft.testing.fake_model_api import ReceivedRequest, ServerSentEvents, split_words
 
 FIELDS: Final = frozenset(
     [

@@ -9,7 +9,7 @@ import msgspec
 from fake.responses_rules import RefusedError, check_request
 from weft.provider.chunk import FinishReason, Usage
 from weft.provider.scripted import AnyMove, End, Fail, Say, Think, UseTool, Wait
-from weft.testing.fake_server import ReceivedRequest, ServerSentEvents, split_words
+from weft.testing.fake_model_api import ReceivedRequest, ServerSentEvents, split_words
 
 Json = dict[str, Any]
 

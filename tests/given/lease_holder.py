@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from weft.store.url import open_store
-from weft.testing.store_values import SESSION
+from weft.testing.store_samples import SESSION
 
 
 async def hold(url: str) -> None:

@@ -35,7 +35,7 @@ from weft.provider.scripted import Say
 from weft.run.decide import ModelStep, find_newest_prompt
 from weft.run.request import build_request, list_summary_requests, split_for_summary
 from weft.run.runtime import Runtime
-from weft.testing.fake_server import Dialect, ReceivedRequest
+from weft.testing.fake_model_api import Dialect, ReceivedRequest
 from weft.testing.provider_harness import MakeProvider, open_provider_harness
 
 THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}

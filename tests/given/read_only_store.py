@@ -11,7 +11,7 @@ import weft.store.sqlite.store  # noqa: F401
 from weft.errors import StoreError
 from weft.model.event import SessionUpdated
 from weft.store.url import open_store
-from weft.testing.store_values import SESSION, session
+from weft.testing.store_samples import SESSION, session
 
 
 async def main(url: str) -> None:

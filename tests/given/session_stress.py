@@ -24,7 +24,7 @@ from weft.session.fork import fork
 from weft.session.remove import remove
 from weft.store.contract import Store
 from weft.testing.ids import seeded_mint
-from weft.testing.store_values import NOW, session
+from weft.testing.store_samples import NOW, session
 
 SOURCE = SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn")
 CHILD = SessionID("ses_1e10b972bffdAbCdEfGhIjKlMn")

@@ -39,7 +39,7 @@ from weft.store.postgres import cluster, connection, documents, event_log, lease
 from weft.store.postgres import store as postgres_store
 from weft.store.postgres.batch import DIFF
 from weft.store.postgres.migration import get_newest_version
-from weft.testing.store_values import session as make_session
+from weft.testing.store_samples import session as make_session
 
 SCHEMA = "sim"
 READ_DOCUMENTS = "read the documents"  # no SQL: a method of `MemoryStore` and its arguments

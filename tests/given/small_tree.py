@@ -23,7 +23,7 @@ from weft.model.project import Project, ProjectTime
 from weft.model.session import SessionInfo, Todo
 from weft.store.contract import Store
 from weft.store.files.store import FileStore
-from weft.testing.store_values import NOW, PROJECT, session
+from weft.testing.store_samples import NOW, PROJECT, session
 
 FIRST, CHILD, OTHER = "ses_first", "ses_child", "ses_other"
 

@@ -37,7 +37,7 @@ from weft.store.memory import MemoryStore
 from weft.store.postgres.connection import load_driver
 from weft.store.postgres.store import PostgresStore
 from weft.store.url import open_store
-from weft.testing.store_values import PROJECT, SESSION, answer, growth, prompt, session, text
+from weft.testing.store_samples import PROJECT, SESSION, answer, growth, prompt, session, text
 
 OTHER = SessionID("ses_2")
 MESSAGES = 30

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run_command
-from weft.config.markdown import Markdown
+from weft.config.front_matter import Markdown
 
 
 @pytest.fixture

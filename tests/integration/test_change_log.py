@@ -10,7 +10,7 @@ from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.server.feed import COUNT_BITS, EventCounter, parse_number
 from weft.store.change_log import PublishedPosition
 from weft.store.sqlite.store import open_sqlite_store
-from weft.testing.store_values import prompt, session, text
+from weft.testing.store_samples import prompt, session, text
 
 
 async def test_the_log_keeps_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

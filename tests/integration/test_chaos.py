@@ -13,7 +13,7 @@ from given.chaos import BEHAVIOURS
 from given.chaos_world import RequestCheckers, World
 from given.provider_wires import WIRES, RequestChecker, capture_request
 from given.simulated_time import simulate
-from weft.testing.fake_server import ReceivedRequest
+from weft.testing.fake_model_api import ReceivedRequest
 
 # A thousand turns; a soak takes as many seeds as it is given (`WEFT_SOAK_SEEDS=1000`).
 SEEDS = int(os.environ.get("WEFT_SOAK_SEEDS", "10"))

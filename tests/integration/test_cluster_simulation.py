@@ -46,7 +46,7 @@ from weft.store.postgres.event_log import PostgresLog
 from weft.store.postgres.lease import LeaseKeeper
 from weft.testing.store_chain import CHAINS
 from weft.testing.store_contract import CHECKS
-from weft.testing.store_values import SESSION, growth, prompt, session, text
+from weft.testing.store_samples import SESSION, growth, prompt, session, text
 
 pytestmark = pytest.mark.slow
 

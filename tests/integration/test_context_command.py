@@ -7,19 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from weft.cli.main import run_command
+from weft.config.store_address import resolve_store_url
 from weft.host.clock import SystemClock
+from weft.host.paths import paths_from
 from weft.local.open import OpenOptions, open_directory
 from weft.local.preview import PLACEHOLDER
 from weft.model.ids import SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput
+from weft.model.move import SessionArrival
 from weft.model.part import ModelRef
+from weft.model.session import get_weft_data, with_weft_data
 from weft.model.wire import to_plain
 from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say, ScriptedProvider
+from weft.store.url import open_store
 
 DEMO = make_scripted_model("demo")
 
@@ -70,6 +76,22 @@ async def test_the_shown_context_is_the_one_sent_next(
     assert shown["system"] == list(first.system)
     assert shown["placeholder"]
     assert "Farther." in shown["messages"][-1]["content"][1]["text"]
+
+
+async def test_the_context_of_a_session_that_was_moved_here_says_so(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session, _ = await run_prompt("first")
+    arrived = SessionArrival(move="mov_1", host="loom", directory="/there", time=1)
+    async with open_store(resolve_store_url(os.environ, paths_from(os.environ))) as store:
+        await store.edit(
+            session, lambda info: with_weft_data(info, replace(get_weft_data(info), arrived=arrived))
+        )
+    shown = context(session, capsys)
+    _, second = await run_prompt(PLACEHOLDER, session=session)
+
+    assert shown["messages"] == json.loads(json.dumps(to_plain(second.messages)))
+    assert "It worked in /there on loom" in shown["messages"][-1]["content"][1]["text"]
 
 
 async def test_the_tokens_of_each_part_are_listed(

@@ -22,7 +22,6 @@ from given.small_tree import (
     open_file_store,
     put_session,
 )
-from weft.host.machine import find_file_system
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.maintenance.doctor import examine, examine_index, examine_store
@@ -36,7 +35,7 @@ from weft.store.files.index_database import index_path
 from weft.store.files.maintenance import MANY_SESSIONS
 from weft.store.reader import open_reader
 from weft.store.url import open_store
-from weft.testing.store_values import NOW, SESSION, prompt, session, text
+from weft.testing.store_samples import NOW, SESSION, prompt, session, text
 
 DOCUMENTS = [
     "project/p1.json",
@@ -378,17 +377,6 @@ def test_a_damaged_index_is_removed(root: Path) -> None:
     assert list_places(findings, "warning") == {str(path)}
     FindingRepairer(case(root)).repair(findings)
     assert not path.exists()
-
-
-def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text(
-        "dev / ext4 rw 0 0\nhost:/x /home/a\\040b nfs4 rw 0 0\ntmp /home/a\\040b/c tmpfs rw 0 0\n"
-    )
-    assert find_file_system("/home/a b/x", str(mounts)) == "nfs4"
-    assert find_file_system("/home/a b/c/d", str(mounts)) == "tmpfs"
-    assert find_file_system("/home/a bc", str(mounts)) == "ext4"
-    assert find_file_system("/x", str(tmp_path / "none")) == ""
 
 
 async def test_examining_changes_nothing(root: Path) -> None:

@@ -22,7 +22,7 @@ from weft.store.postgres.connection import load_driver
 from weft.store.postgres.migration import get_newest_version
 from weft.store.postgres.store import PostgresStore, open_postgres_store
 from weft.store.url import open_store
-from weft.testing.store_values import SESSION, growth, prompt, session, text
+from weft.testing.store_samples import SESSION, growth, prompt, session, text
 
 HERE = "/work"
 APPEND = "SELECT {}.append_events($1, 'x', '/work', ARRAY['ses_x'], ARRAY[$2::bytea])"

@@ -33,7 +33,7 @@ from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses.adapter import OpenAIResponses
 from weft.provider.pydantic_ai.adapter import PydanticAiProvider
 from weft.provider.scripted import Say
-from weft.testing.fake_server import Dialect, FakeServer
+from weft.testing.fake_model_api import Dialect, FakeServer
 from weft.testing.provider_harness import MakeProvider, ServerProviderHarness, open_provider_harness
 
 PATIENCE = 60

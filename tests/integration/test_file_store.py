@@ -34,7 +34,7 @@ from weft.model.session import Todo
 from weft.store.files.layout import VALUE_LOCKS
 from weft.store.files.store import FileStore
 from weft.store.files.tree import Tree
-from weft.testing.store_values import (
+from weft.testing.store_samples import (
     ANSWER,
     NOW,
     PROJECT,

@@ -17,12 +17,12 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import TextPart
 from weft.model.session import SessionInfo
-from weft.store.files.cache import FULL_CHECK_MS, NEWEST_CHECKED, MessageCache
 from weft.store.files.layout import session_lock
+from weft.store.files.message_cache import FULL_CHECK_MS, NEWEST_CHECKED, MessageCache
 from weft.store.files.messages import MessageReader
 from weft.store.files.store import FileStore
 from weft.store.files.tree import Tree
-from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text
+from weft.testing.store_samples import NOW, SESSION, growth, prompt, session, text
 
 MANY = NEWEST_CHECKED + 10
 

@@ -29,17 +29,7 @@ from weft.model.wire import encode
 from weft.store.files.store import FileStore
 from weft.store.maintenance import open_maintenance
 from weft.store.statistics import StatisticsQuery
-from weft.testing.store_values import (
-    ANSWER,
-    NOW,
-    PROMPT,
-    SESSION,
-    answer,
-    prompt,
-    session,
-    text,
-    with_parts,
-)
+from weft.testing.store_samples import ANSWER, NOW, PROMPT, SESSION, answer, prompt, session, text, with_parts
 
 OTHER = SessionID("ses_2")
 

@@ -27,7 +27,7 @@ from weft.model.ids import SessionID
 from weft.model.session import Todo
 from weft.store.contract import Store
 from weft.store.files.store import FileStore
-from weft.testing.store_values import PROMPT, SESSION, answer, growth, prompt, session, text
+from weft.testing.store_samples import PROMPT, SESSION, answer, growth, prompt, session, text
 
 OTHER = SessionID("ses_2")
 

@@ -16,7 +16,7 @@ from weft.model.transfer import SessionExport
 from weft.store.files.layout import Layout
 from weft.store.files.lock import SessionLocks
 from weft.store.files.store import FileStore
-from weft.testing.store_values import NOW, PROMPT, SESSION, prompt, session, text, with_parts
+from weft.testing.store_samples import NOW, PROMPT, SESSION, prompt, session, text, with_parts
 
 
 class ChosenFaults(DiskFaults):

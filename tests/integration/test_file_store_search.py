@@ -15,11 +15,11 @@ from weft.model.ids import ProjectID
 from weft.model.search import Figures, Hit, ToolUse, UsageShare
 from weft.model.session import SessionInfo, SessionTime
 from weft.model.spending import Spent
-from weft.session.totals import to_statistics_query
 from weft.store.files.index_database import open_for_reading
 from weft.store.files.reader import FileReader
 from weft.store.files.search import MAX_UPDATED_MESSAGES
 from weft.store.files.tree import Tree
+from weft.store.statistics import to_statistics_query
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from weft.model.ids import SessionID
 from weft.store.files.layout import Layout, session_lock
 from weft.store.files.store import FileStore
 from weft.testing.store_contract import AT, NAME, OTHER, make_full_session
-from weft.testing.store_values import PROMPT, SESSION, growth, prompt, session, text
+from weft.testing.store_samples import PROMPT, SESSION, growth, prompt, session, text
 
 
 def documents(root: Path) -> dict[str, bytes]:

@@ -16,9 +16,9 @@ from given.engine import open_engine, text_prompt
 from given.http_server import make_project
 from given.machines import read_files
 from weft.bus import Bus
-from weft.cluster.workspace import KEEP_MS, TIDY_MS, Workspaces, list_clones
-from weft.cluster.workspace_files import WorkspaceFiles, find_stored
-from weft.cluster.workspace_pack import MAX_PACK_BYTES, MAX_PIECES, StoredFiles, make_key
+from weft.cluster.git_workspace import KEEP_MS, TIDY_MS, Workspaces, list_clones
+from weft.cluster.git_workspace_files import WorkspaceFiles, find_stored
+from weft.cluster.git_workspace_pack import MAX_PACK_BYTES, MAX_PIECES, StoredFiles, make_key
 from weft.errors import (
     BundleError,
     ConflictError,

@@ -21,7 +21,7 @@ from given.postgres import make_url
 from weft.cli.exit import ExitCode
 from weft.cli.main import run_command
 from weft.errors import InvalidInputError
-from weft.model.dataset import QueryInput
+from weft.model.data import QueryInput
 from weft.testing.script import Script
 
 VARIABLES = ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")

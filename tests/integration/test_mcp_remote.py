@@ -17,9 +17,9 @@ from given.mcp_servers import good
 from given.mcp_servers.remote import OAuthProvider, app_with_login, serve_app
 from weft.config.schema import McpOAuthConfig, McpRemoteConfig
 from weft.errors import ConflictError, InvalidInputError, McpError, NotFoundError
+from weft.local.api_parts import open_mcp
 from weft.local.mcp import LocalMcp
 from weft.local.mcp_settings import McpLaunch, McpSettings
-from weft.local.parts import open_mcp
 from weft.model.event import Event
 from weft.model.workspace import McpConnected, McpDisabled, McpFailed, McpNeedsAuth, McpNeedsRegistration
 from weft.model.workspace_event import McpBrowserFailed, McpToolsChanged

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from given.http_server import ProjectServer, connect, serve_project
-from weft.local.tokens import LOGINS_KEY, LoginStore
+from weft.local.tokens import LOGINS_KEY, EndedLoginStore
 from weft.server.access import AccessPolicy
 from weft.server.page_login import LOGIN_SECONDS, PageLogins
 from weft.store.url import open_store
@@ -172,7 +172,7 @@ async def test_a_logout_survives_a_restart_and_reaches_other_nodes(tmp_path: Pat
 
     async with open_store(url) as store, open_store(url) as other:
         logins, node = (
-            PageLogins(PASSWORD, clock.now, LoginStore(each, clock.now)) for each in (store, other)
+            PageLogins(PASSWORD, clock.now, EndedLoginStore(each, clock.now)) for each in (store, other)
         )
         cookie, kept = logins.make(), logins.make()
         login = await node.find(to_headers(cookie))
@@ -181,7 +181,7 @@ async def test_a_logout_survives_a_restart_and_reaches_other_nodes(tmp_path: Pat
         assert await node.find(to_headers(cookie)) is None
         assert login not in str(await store.find_value(LOGINS_KEY))
     async with open_store(url) as store:
-        later = PageLogins(PASSWORD, clock.now, LoginStore(store, clock.now))
+        later = PageLogins(PASSWORD, clock.now, EndedLoginStore(store, clock.now))
         assert await later.find(to_headers(cookie)) is None
         assert await later.find(to_headers(kept)) is not None
         clock.turn((LOGIN_SECONDS + 1) * 1000)

@@ -18,7 +18,7 @@ from weft.store.event_log import LogBatch, LogEntry
 from weft.store.ownership import OwnedStore
 from weft.store.postgres.address import parse_address
 from weft.store.postgres.store import PostgresStore, open_postgres_store
-from weft.testing.store_values import SESSION, session
+from weft.testing.store_samples import SESSION, session
 
 OUTCOME = b'{"error":{"name":"ConflictError"}}'
 WAITS = b'{"type":"session.status","properties":{"sessionID":"ses_1","status":{"type":"busy","waits":"x"}}}'

@@ -25,7 +25,7 @@ from weft.store.maintenance import open_maintenance
 from weft.store.postgres.maintenance import PostgresMaintenance
 from weft.store.postgres.store import PostgresStore, open_postgres_store
 from weft.testing.maintenance_contract import fill
-from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text, with_parts
+from weft.testing.store_samples import NOW, SESSION, growth, prompt, session, text, with_parts
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from weft.store.postgres.address import parse_address
 from weft.store.postgres.connection import open_database
 from weft.store.postgres.migration import bind_owner
 from weft.store.url import open_store
-from weft.testing.store_values import PROMPT, prompt, session, text
+from weft.testing.store_samples import PROMPT, prompt, session, text
 
 TABLES = (
     "session", "message", "part", "detail", "growth", "entry", "call", "dirty", "lease", "value", "log", "log_line",

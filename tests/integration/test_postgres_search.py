@@ -23,7 +23,7 @@ from weft.model.search import Hit
 from weft.store.postgres.store import PostgresStore, open_postgres_store
 from weft.store.reader import open_reader
 from weft.store.statistics import StatisticsQuery
-from weft.testing.store_values import NOW, PROJECT, SESSION, answer, growth, prompt, session, text
+from weft.testing.store_samples import NOW, PROJECT, SESSION, answer, growth, prompt, session, text
 
 OTHER = SessionID("ses_2")
 

@@ -47,7 +47,7 @@ from weft.store.reader import open_reader
 from weft.store.rows import build_session_query
 from weft.store.url import open_store, store_exists
 from weft.testing.clock import HandClock
-from weft.testing.store_values import (
+from weft.testing.store_samples import (
     NOW,
     PROMPT,
     SESSION,

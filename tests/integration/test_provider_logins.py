@@ -24,8 +24,8 @@ from weft.cli.main import run_command
 from weft.config.schema import Config
 from weft.errors import InvalidInputError, NotFoundError, ProviderAuthError
 from weft.host.tasks import STEP_SECONDS
-from weft.local.logins import list_built_in_logins
 from weft.local.open import open_directory
+from weft.local.provider_logins import list_built_in_logins
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage
 from weft.model.part import ModelRef

@@ -13,7 +13,7 @@ from given.subtask_engine import open_subtask_engine, start, task_call
 from weft.cli.exit import ExitCode
 from weft.cli.follow import follow
 from weft.cli.output import Paint, escape_json, write_json
-from weft.cli.screen import JsonScreen, TextScreen
+from weft.cli.run_screen import JsonScreen, TextScreen
 from weft.cli.session_show import format_transcript
 from weft.model.event import MessageUpdated, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID

@@ -16,7 +16,7 @@ from weft.store.findings import GC_LABEL, AbandonedLease, DocumentFault, SetAsid
 from weft.store.sizes import SizeCounter
 from weft.store.sqlite.maintenance import SqliteMaintenance
 from weft.store.sqlite.store import open_sqlite_store
-from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text, with_parts
+from weft.testing.store_samples import NOW, SESSION, growth, prompt, session, text, with_parts
 
 OTHER = SessionID("ses_2")
 LATER = 1 << 50

@@ -28,7 +28,7 @@ from weft.store.sqlite.reader import SqliteReader
 from weft.store.sqlite.search import MAX_RANKED
 from weft.store.sqlite.store import SqliteStore, open_sqlite_store
 from weft.store.statistics import StatisticsQuery
-from weft.testing.store_values import (
+from weft.testing.store_samples import (
     ANSWER,
     HOSTILE,
     NOW,

@@ -42,19 +42,13 @@ from weft.store.lease import LeaseToken
 from weft.store.reader import open_reader
 from weft.store.rows import build_session_query
 from weft.store.sqlite.connection import JOURNAL_BYTES, BusyWait, SqliteOptions, make_store_error
-from weft.store.sqlite.database import (
-    APPLICATION_ID,
-    DatabaseFile,
-    SqliteMigration,
-    find_network_type,
-    list_migrations,
-)
+from weft.store.sqlite.database import APPLICATION_ID, DatabaseFile, SqliteMigration, list_migrations
 from weft.store.sqlite.reader import DIALECT, SqliteReader
 from weft.store.sqlite.store import SqliteStore, open_sqlite_store
 from weft.store.sqlite.transcripts import list_cached_messages
 from weft.store.sqlite.writer import MAX_LOG_PAGES
-from weft.store.transcripts import TranscriptCache
-from weft.testing.store_values import PROMPT, SESSION, find_text, growth, prompt, session, text, with_parts
+from weft.store.transcript_cache import TranscriptCache
+from weft.testing.store_samples import PROMPT, SESSION, find_text, growth, prompt, session, text, with_parts
 
 READ_ONLY = Path(__file__).parents[1] / "given" / "read_only_store.py"
 PAGE = 4096
@@ -268,40 +262,6 @@ async def test_an_upgrade_resumes_where_it_stopped_and_reports_progress(path: Pa
 
 
 # --- bad places ---
-
-
-LOCAL = """22 1 0:20 / / rw shared:1 - ext4 /dev/vda rw
-30 22 0:25 / /home rw - nfs4 server:/home rw
-31 30 0:26 / /home/me/local rw shared:7 master:2 - xfs /dev/vdb rw
-32 22 0:27 / /mnt/with\\040space rw - cifs //server/share rw
-33 22 0:28 / /mnt/ssh rw - fuse.sshfs me@host: rw
-34 22 0:29 / /mnt/c rw - 9p drvfs rw
-35 22 0:30 / /mnt/disk rw - fuseblk /dev/sdb1 rw
-36 22 0:31 / /mnt/twice rw - nfs server:/x rw
-37 22 0:32 / /mnt/twice rw - tmpfs tmpfs rw
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/srv/a.db", ""),
-        ("/home/me/a.db", "nfs4"),
-        ("/homework/a.db", ""),
-        ("/home/me/local/a.db", ""),
-        ("/mnt/with space/a.db", "cifs"),
-        ("/mnt/ssh/a.db", "fuse.sshfs"),
-        ("/mnt/c/a.db", "9p"),
-        ("/mnt/disk/a.db", ""),
-        ("/mnt/twice/a.db", ""),
-    ],
-)
-def test_a_network_file_system_is_recognised(path: str, kind: str) -> None:
-    assert find_network_type(LOCAL, path) == kind
-
-
-def test_a_broken_list_of_mounts_says_nothing() -> None:
-    assert find_network_type("nonsense\n\n1 2 - \n", "/srv/a.db") == ""
 
 
 def test_a_directory_that_cannot_be_written_can_be_read() -> None:
@@ -717,7 +677,7 @@ HOLD = """
 import asyncio, sys
 from weft.store.url import open_store
 from weft.model.event import SessionCreated
-from weft.testing.store_values import SESSION, session
+from weft.testing.store_samples import SESSION, session
 
 async def main():
     async with open_store(sys.argv[1]) as store:

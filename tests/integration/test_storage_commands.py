@@ -20,7 +20,7 @@ from weft.model.project import Project, ProjectTime
 from weft.model.session import WeftSessionData
 from weft.snapshot.git import open_snapshots
 from weft.snapshot.location import SnapshotSite, get_default_base
-from weft.testing.store_values import NOW, session
+from weft.testing.store_samples import NOW, session
 
 Out = pytest.CaptureFixture[str]
 

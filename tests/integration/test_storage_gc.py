@@ -34,7 +34,7 @@ from weft.store.files.layout import session_lock
 from weft.store.files.leftovers import BACKUP_RETENTION_MS
 from weft.store.findings import GC_LABEL, Leftover, RemovedLeftovers
 from weft.store.maintenance import StoreMaintenance, open_maintenance
-from weft.testing.store_values import growth, prompt, text
+from weft.testing.store_samples import growth, prompt, text
 
 SOON = 60_000
 

@@ -31,7 +31,7 @@ from weft.store.files.store import FileStore
 from weft.store.lease import LeaseToken
 from weft.store.maintenance import open_maintenance
 from weft.store.memory import MemoryStore
-from weft.testing.store_values import HOSTILE, NOW, answer, many_parts, prompt, session, text
+from weft.testing.store_samples import HOSTILE, NOW, answer, many_parts, prompt, session, text
 
 
 @pytest.fixture

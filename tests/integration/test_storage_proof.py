@@ -48,7 +48,7 @@ from weft.store.chain import digest_document
 from weft.store.contract import Store
 from weft.store.maintenance import StoreMaintenance, open_maintenance
 from weft.store.url import open_store
-from weft.testing.store_values import ANSWER, NOW, PROMPT, SESSION, answer, growth, prompt, session, text
+from weft.testing.store_samples import ANSWER, NOW, PROMPT, SESSION, answer, growth, prompt, session, text
 
 OTHER = SessionID("ses_2")
 LATER = NOW + 10**12

@@ -13,8 +13,8 @@ from weft.config.load import LoadedConfig, load_config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
+from weft.local.helper_programs import to_formatters, to_language_servers
 from weft.local.open import OpenOptions, open_directory
-from weft.local.project_programs import to_formatters, to_language_servers
 from weft.local.tools import to_tool_setup
 from weft.model.ids import SessionID
 from weft.tool.contract import Audience

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from weft.errors import DeniedError, ToolError
 from weft.host.tasks import open_tasks
 from weft.testing.tool_contract import AskedPermission, ToolHarness, list_processes
-from weft.tool.diagnostic import (
+from weft.tool.language_servers import (
     Diagnostic,
     DiagnosticPosition,
     DiagnosticRange,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from weft.errors import DeniedError, ToolError
 from weft.testing.tool_contract import AskedPermission, ToolHarness, read_files
 from weft.tool.contract import ToolResult
-from weft.tool.diagnostic import (
+from weft.tool.language_servers import (
     Diagnostic,
     DiagnosticPosition,
     DiagnosticRange,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from given.session_exports import AT, export, id_of, list_texts, session_id, turn_of, with_text
 from weft.errors import BundleError, DocumentError, InvalidIdError, UnreadableError
-from weft.local.imports import BulkImporter, ImportReport, ImportRequest, open_importer
+from weft.local.bulk_import import BulkImporter, ImportReport, ImportRequest, open_importer
 from weft.local.open import OpenOptions, open_directory
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, SessionID

@@ -12,7 +12,7 @@ import pytest
 
 from given.opencode_tree import write_session, write_tree
 from given.session_exports import export, session_id
-from weft.local.imports import ImportRequest, open_importer
+from weft.local.bulk_import import ImportRequest, open_importer
 from weft.model.transfer import ExportCounts
 
 MANY = 1_000

@@ -17,7 +17,7 @@ from weft.host.paths import paths_from
 from weft.local.mcp_settings import McpSettings, to_mcp_settings
 from weft.local.models import ProviderEnvironment, build_offers, to_provider_deadlines
 from weft.local.open import to_deadlines, to_subtasks
-from weft.model.project import TrustChange
+from weft.model.trust import TrustChange
 from weft.run.runtime import RunDeadlines
 from weft.trust.decision import (
     ProjectTrust,

@@ -19,7 +19,7 @@ from weft.model.message import AnyMessage, UserMessage, UserSummary
 from weft.model.transcript import Transcript
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
-from weft.testing.store_values import NOW, PROMPT, SESSION, growth, prompt, session, text, with_parts
+from weft.testing.store_samples import NOW, PROMPT, SESSION, growth, prompt, session, text, with_parts
 
 CHILD = SessionID("ses_2")
 

@@ -371,7 +371,7 @@ class Asker(ABC, Generic[T]):
             async with aclosing(events):
                 async for event in events:
                     yield event
-        answer = await question.to_answer()
+        answer = await question.make_answer()
         yield AnswerEvent(answer=answer)
         if check and answer.error is not None:
             raise answer.error

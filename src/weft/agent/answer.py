@@ -209,7 +209,7 @@ ERRORS: dict[Ending, type[RunFailedError]] = {
 }
 
 
-def describe_failure(failure: AnyFailure) -> str:
+def explain_failure(failure: AnyFailure) -> str:
     """Return the message of a failure for a person."""
     match failure:
         case OutputLengthFailure():

@@ -17,7 +17,7 @@ from weft.agent.answer import (
     InvalidAnswerError,
     RunFailedError,
     classify,
-    describe_failure,
+    explain_failure,
     find_hint,
     list_steps,
     subtract,
@@ -80,7 +80,7 @@ class QuestionRun:
         finally:
             await run.close()
 
-    async def to_answer(self) -> Answer[object]:
+    async def make_answer(self) -> Answer[object]:
         """Return the answer, with its error if the run failed."""
         assert self._last is not None, "the run has ended"
         info = self._last.info
@@ -115,7 +115,7 @@ class QuestionRun:
         if ending != "done":
             kind = InvalidAnswerError if isinstance(failure, StructureFailure) else ERRORS[ending]
             raise kind(
-                describe_failure(failure) if failure is not None else MESSAGES[ending],
+                explain_failure(failure) if failure is not None else MESSAGES[ending],
                 failure=failure,
                 hint=find_hint(failure, self._refused),
             )

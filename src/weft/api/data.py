@@ -2,8 +2,7 @@
 
 from typing import Protocol
 
-from weft.model.blame import FileBlame, FileLog
-from weft.model.dataset import ContextReport, QueryInput, QueryResult
+from weft.model.data import ContextReport, FileBlame, FileLog, QueryInput, QueryResult
 from weft.model.ids import SessionID
 from weft.model.proof import SessionProof
 

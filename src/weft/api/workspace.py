@@ -8,7 +8,8 @@ from weft.model.damage import Damage
 from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID, PtyID
 from weft.model.part import ModelRef
-from weft.model.project import Project, TrustReport
+from weft.model.project import Project
+from weft.model.trust import TrustReport
 from weft.model.workspace import (
     AnyMcpStatus,
     FileChange,

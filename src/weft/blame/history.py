@@ -36,7 +36,7 @@ from weft.dataset.changes import (
     list_changes,
 )
 from weft.dataset.database import Dataset
-from weft.model.blame import Author, FileStep
+from weft.model.data import Author, FileStep
 from weft.model.ids import ProjectID
 from weft.snapshot.contract import SnapshotReader
 from weft.snapshot.entry import blob_name, format_path

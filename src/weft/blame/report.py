@@ -10,8 +10,9 @@ from weft.blame.history import BlameSource, FileHistories, FileHistory, to_store
 from weft.blame.lines import Line, follow_lines
 from weft.errors import DirectoryError, GitError, InvalidInputError, NotFoundError, OutsideError
 from weft.host.git import Git
-from weft.model.blame import Author, BlameLine, FileBlame, FileLog
+from weft.model.data import Author, BlameLine, FileBlame, FileLog
 from weft.model.display import format_count
+from weft.model.project import is_within
 
 MAX_FILE_BYTES: Final = 50 << 20
 NEVER_CHANGED: Final = "no session of this store has changed this file"
@@ -32,7 +33,7 @@ def locate_file(root: str, directory: str, path: str) -> str:
     real = os.path.normpath(real)
     if real == top:
         raise InvalidInputError("file", f"{path} is a directory", hint="name a file")
-    if os.path.commonpath((top, real)) != top:
+    if not is_within(real, top):
         raise OutsideError(path)
     return os.path.relpath(real, top)
 

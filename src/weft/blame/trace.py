@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from weft.model.blame import Author, BlameLine, FileBlame
+from weft.model.data import Author, BlameLine, FileBlame
 from weft.version import VERSION
 
 TRACE_VERSION: Final = "0.1.0"

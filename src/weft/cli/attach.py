@@ -15,7 +15,7 @@ from weft.cli.outcome import RunOutcome, RunTally, to_failure_code
 from weft.cli.output import Paint, sanitize
 from weft.cli.prompt import check_session_options, choose_or_create_session, parse_model
 from weft.cli.questions import PendingQuestions, read_line
-from weft.cli.screen import TextScreen
+from weft.cli.run_screen import TextScreen
 from weft.client.api import RemoteApi, open_remote
 from weft.client.http import ConnectionOptions
 from weft.errors import InvalidInputError, WeftError

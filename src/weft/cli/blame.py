@@ -19,7 +19,7 @@ from weft.host.git import Git
 from weft.host.now import now as read_clock
 from weft.local.data import StoredData
 from weft.local.reader import SessionReader
-from weft.model.blame import Author, FileBlame, FileLog, FileStep
+from weft.model.data import Author, FileBlame, FileLog, FileStep
 from weft.model.display import format_count
 from weft.model.wire import encode
 

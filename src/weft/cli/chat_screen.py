@@ -109,7 +109,7 @@ async def make_chat_screen(
     terminal = _get(_get(_get(config, "experimental"), "weft"), "terminal")
     history = await asyncio.to_thread(open_history)
     if not full:
-        from weft.tui.prompt import InlineScreen  # noqa: PLC0415  plain lines need no prompt_toolkit
+        from weft.tui.inline import InlineScreen  # noqa: PLC0415  plain lines need no prompt_toolkit
 
         # While the full screen is shown, `sys.stdout` belongs to Textual.
         colour = Paint(sys.__stdout__ or sys.stdout).on

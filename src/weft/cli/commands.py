@@ -212,7 +212,7 @@ COMMANDS = (
     CommandEntry(("storage", "prune"), "move old sessions to the trash, and empty old trash", "storage:add_prune_arguments", "storage:prune_command"),
     CommandEntry(("storage", "verify"), "check every document, and that nobody changed what weft wrote", "storage_verify:add_verify_arguments", "storage_verify:verify_command"),
     CommandEntry(("storage", "anchor"), "keep proof of all sessions elsewhere, signed on request", "storage_verify:add_anchor_arguments", "storage_verify:anchor_command"),
-    CommandEntry(("storage", "migrate"), "copy all sessions into another store", "storage_verify:add_migrate_arguments", "storage_verify:migrate_command"),
+    CommandEntry(("storage", "migrate"), "copy all sessions into another store", "storage_migrate:add_migrate_arguments", "storage_migrate:migrate_command"),
     CommandEntry(("doctor",), "find problems and fix them", "doctor:add_doctor_arguments", "doctor:doctor_command"),
     CommandEntry(("export",), "export a session in OpenCode's format or as a trajectory, several as a bundle, or all as tables", "transfer:add_export_arguments", "transfer:export_command"),
     CommandEntry(("import",), "import sessions from a file or from another program", "transfer:add_import_arguments", "transfer:import_command"),

@@ -11,7 +11,7 @@ from shutil import which
 
 from weft.cli.follow import follow
 from weft.cli.output import Paint
-from weft.cli.screen import make_screen
+from weft.cli.run_screen import make_screen
 from weft.cli.session import print_sessions
 from weft.host.clock import SystemClock
 from weft.host.git import Git

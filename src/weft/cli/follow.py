@@ -14,7 +14,7 @@ from msgspec import UNSET
 from weft.cli.exit import ExitCode
 from weft.cli.outcome import RunOutcome, RunTally
 from weft.cli.output import Paint, sanitize
-from weft.cli.screen import RunScreen
+from weft.cli.run_screen import RunScreen
 from weft.client.abort import end_run
 from weft.errors import ConflictError, NotFoundError, StoreError
 from weft.host.exit import ExitTimer, handle_signals

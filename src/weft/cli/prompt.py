@@ -26,7 +26,7 @@ from weft.model.wire import parse
 from weft.permission.rules import narrow
 from weft.run.attachments import MentionScope, list_mentions, resolve_mentions
 from weft.run.compaction import CONTINUE_PROMPT
-from weft.session.tree import ID_START, LAST, LAST_USED, choose_session, to_no_last_session
+from weft.session.selection import ID_START, LAST, LAST_USED, choose_session, to_no_last_session
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api

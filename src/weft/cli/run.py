@@ -26,7 +26,7 @@ from weft.cli.prompt import (
     read_prompt,
     require_unfinished,
 )
-from weft.cli.screen import JsonScreen, RunScreen, TextScreen, make_screen
+from weft.cli.run_screen import JsonScreen, RunScreen, TextScreen, make_screen
 from weft.errors import InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer

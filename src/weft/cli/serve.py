@@ -53,8 +53,8 @@ from weft.store.url import open_store
 
 if TYPE_CHECKING:  # for types alone: most servers are not part of a cluster
     from weft.api import Api
+    from weft.cluster.git_workspace import Workspaces
     from weft.cluster.node import ClusterNode
-    from weft.cluster.workspace import Workspaces
 
 DEFAULT_PORT: Final = 4096
 NODE_NAME_VARIABLE: Final = "WEFT_NODE_NAME"
@@ -352,7 +352,7 @@ def make_workspaces(start: ServerStart, env: Mapping[str, str], store: Store, no
     """Return the git workspaces that this node offers, None if there are none."""
     if not start.args.workspace:
         return None
-    from weft.cluster.workspace import Workspaces, list_clones  # noqa: PLC0415  few nodes have git workspaces
+    from weft.cluster.git_workspace import Workspaces, list_clones  # noqa: PLC0415  few nodes have git workspaces
     from weft.snapshot.location import choose_base  # noqa: PLC0415  few nodes have git workspaces
 
     paths = paths_from(env)
@@ -442,7 +442,9 @@ def make_server(
 
     @asynccontextmanager
     async def open_api(directory: str) -> AsyncIterator[Api]:
-        options = await to_carrying(to_open_options(directory), None if node is None else node.workspaces)
+        options = await prepare_workspace(
+            to_open_options(directory), None if node is None else node.workspaces
+        )
         async with open_directory(options) as local:
             if node is None:
                 yield local
@@ -472,10 +474,10 @@ def make_server(
     return HttpServer(setup, list_routes(shell=not args.no_shell, files=not args.no_files, share=args.share))
 
 
-async def to_carrying(options: OpenOptions, workspaces: Workspaces | None) -> OpenOptions:
-    """Return the options to open a directory, which also carry its files if it is in a checkout of a git workspace.
+async def prepare_workspace(options: OpenOptions, workspaces: Workspaces | None) -> OpenOptions:
+    """Make the checkout of a git workspace that a directory is in, if this node does not have it.
 
-    Make that checkout first if this node does not have it.
+    Return the options to open the directory, which then also carry its files.
     """
     if workspaces is None:
         return options
@@ -499,7 +501,7 @@ def make_owned_opener(
             owner = caller.principal.name
             # Besides its own checkouts a principal sees nothing of workspaces.
             hiding = replace(caller, hidden=(*caller.hidden, *node.workspace_roots))
-            options = await to_carrying(to_options(directory, hiding), node.find_workspaces(owner))
+            options = await prepare_workspace(to_options(directory, hiding), node.find_workspaces(owner))
             async with open_directory(options) as local, node.join_api(local, directory, owner) as api:
                 yield api
 

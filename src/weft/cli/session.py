@@ -14,7 +14,7 @@ from weft.host.now import now as read_clock
 from weft.local.reader import SessionReader
 from weft.model.session import SessionInfo, SessionTree, get_weft_data, is_archived
 from weft.model.session_query import SessionQuery, select_sessions
-from weft.session.tree import build_tree
+from weft.session.selection import build_tree
 
 ID_WIDTH = 30
 TITLE_WIDTH = 60

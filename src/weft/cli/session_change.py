@@ -24,7 +24,7 @@ from weft.session.fork import PinTrees, fork, pin_nothing
 from weft.session.lifecycle import apply_change, edit
 from weft.session.remove import remove, restore
 from weft.session.revert_point import choose_message
-from weft.session.tree import LAST, choose_session
+from weft.session.selection import LAST, choose_session
 
 TRASH_HINT = "list the trash: weft session trash"
 

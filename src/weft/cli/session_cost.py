@@ -13,8 +13,8 @@ from weft.host.paths import paths_from
 from weft.model.message import AnyMessage
 from weft.model.session import SessionInfo, SessionTree
 from weft.model.spending import Spending, Spent
+from weft.session.selection import build_tree
 from weft.session.totals import total_spending
-from weft.session.tree import build_tree
 from weft.store.reader import StoreReader
 
 BUDGET_SETTING = ("experimental", "weft", "budget")

@@ -19,7 +19,7 @@ from weft.model.diff import TRUNCATED, FileDiff
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.session import SessionInfo
 from weft.session.revert_point import choose_message, cut_at_revert
-from weft.undo.cleanup import list_message_diffs, make_diff_text
+from weft.undo.context import list_message_diffs, make_diff_text
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from weft.client.address import resolve_address
 from weft.client.api import RemoteApi, open_remote
 from weft.client.http import ConnectionOptions
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, ServerError, WeftError
-from weft.local.departure import Departure, make_move_id, open_departure
+from weft.local.move_departure import Departure, make_move_id, open_departure
 from weft.local.offline import open_offline_sessions
 from weft.model.display import format_count
 from weft.model.ids import SessionID

@@ -11,7 +11,7 @@ from weft.cli.output import Paint, ProgressLine, to_table, write_json
 from weft.cli.session import make_reader, report_damage
 from weft.dataset.tables import TABLES
 from weft.local.data import StoredData
-from weft.model.dataset import MAX_ROWS, MAX_SECONDS, QueryInput, QueryResult
+from weft.model.data import MAX_ROWS, MAX_SECONDS, QueryInput, QueryResult
 
 MAX_CELL = 80
 

@@ -14,7 +14,7 @@ from weft.host.now import now as read_clock
 from weft.local.reader import SessionReader
 from weft.model.ids import ProjectID
 from weft.model.search import Figures, UsageShare
-from weft.session.totals import to_statistics_query
+from weft.store.statistics import to_statistics_query
 
 BOX_WIDTH = 56
 BAR_WIDTH = 20

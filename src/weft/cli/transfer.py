@@ -14,7 +14,7 @@ from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, ProgressLine, escape_json, print_note, sanitize, to_table, write_json
 from weft.cli.session import make_reader, report_damage
 from weft.errors import DocumentError, InvalidInputError, StoreError
-from weft.local.imports import ImportReport, ImportRequest, open_importer
+from weft.local.bulk_import import ImportReport, ImportRequest, open_importer
 from weft.local.reader import SessionReader
 from weft.model.display import format_count
 from weft.model.session import SessionInfo

@@ -12,7 +12,7 @@ from weft.cli.output import Paint, confirm, sanitize, write_json
 from weft.errors import ConflictError, WeftError
 from weft.host.now import now
 from weft.host.paths import paths_from
-from weft.model.project import HeldItem
+from weft.model.trust import HeldItem
 from weft.trust.decision import ProjectTrust, TrustStatus, get_trust
 from weft.trust.records import TrustRecord, TrustRecords
 

@@ -31,7 +31,7 @@ from weft.local.worktrees import (
 )
 from weft.model.session import SessionInfo
 from weft.model.session_query import SessionQuery
-from weft.session.tree import LAST_USED
+from weft.session.selection import LAST_USED
 from weft.store.url import is_persistent
 from weft.worktree.merge import MergeResult, merge_worktree
 from weft.worktree.repository import (

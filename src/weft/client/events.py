@@ -76,7 +76,7 @@ class TrackedSession:
         self.status: AnyStatus | None = None
         self.begun_at: int | None = None
 
-    def get_start(self) -> int | None:
+    def find_start(self) -> int | None:
         """Return the time from which messages are reported. Earlier messages are not new to the listener."""
         if self.begun_at is not None:
             return self.begun_at
@@ -126,7 +126,7 @@ class SessionTracker:
         """Expect a run in a session, so that its end is reported even if no other event of it arrives."""
         known = self._tracked.setdefault(session, TrackedSession())
         known.status = Busy()
-        if known.get_start() is None:
+        if known.find_start() is None:
             known.begun_at = since
 
     def to_growth(self, event: Event) -> list[Event]:
@@ -188,7 +188,7 @@ class SessionTracker:
 def _diff_messages(
     session: SessionID, known: TrackedSession, messages: list[MessageWithParts]
 ) -> Iterator[Event]:
-    since = known.get_start()
+    since = known.find_start()
     ids = {message.info.id for message in messages}
     for reported in known.transcript.messages():
         if reported.info.id not in ids:

@@ -31,14 +31,13 @@ from weft.errors import (
     UnsupportedError,
 )
 from weft.model.agent import AgentInfo, Skill
-from weft.model.blame import FileBlame, FileLog
 from weft.model.damage import Damage
-from weft.model.dataset import ContextReport, QueryInput, QueryResult
+from weft.model.data import ContextReport, FileBlame, FileLog, QueryInput, QueryResult
 from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID, SessionID, check_id
 from weft.model.move import MoveOffer, MovePiece, MoveProgress, MoveResult
 from weft.model.part import ModelRef
-from weft.model.project import Project, TrustReport
+from weft.model.project import Project
 from weft.model.proof import SessionProof
 from weft.model.provider import AnyAuth, AuthMethod, LoginInstructions, ProviderList
 from weft.model.session import SessionInfo
@@ -64,6 +63,7 @@ from weft.model.trial import (
     TrialAdoption,
     TrialInput,
 )
+from weft.model.trust import TrustReport
 from weft.model.wire import to_plain
 from weft.model.workspace import (
     AnyMcpStatus,

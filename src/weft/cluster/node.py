@@ -33,6 +33,7 @@ from weft.model.event import StatusChanged
 from weft.model.event_wire import encode_event, event_from_json
 from weft.model.ids import MessageID, SessionID
 from weft.model.principal import Caller, Principal
+from weft.model.project import is_within
 from weft.model.session import AnyStatus, Busy, Idle
 from weft.store.cluster import AbandonedSession, Delivery, InboxStore, NodeRecord
 from weft.store.contract import Store
@@ -42,7 +43,7 @@ from weft.version import VERSION
 
 if TYPE_CHECKING:  # for types alone: few nodes have git workspaces
     from weft.api import Api
-    from weft.cluster.workspace import Workspaces
+    from weft.cluster.git_workspace import Workspaces
 
 BEAT_SECONDS: Final = 1.0
 # A node whose last heartbeat was stored longer ago than this is not ready. Probes and balancers wait a few seconds for an answer,
@@ -62,7 +63,7 @@ OpenForOwner = Callable[[str, str], Awaitable["Api"]]
 
 def is_served(directory: str, roots: Sequence[str]) -> bool:
     """Return True if a directory is one of the roots or below one (pure)."""
-    return any(directory == root or directory.startswith(root.rstrip("/") + "/") for root in roots)
+    return any(is_within(directory, root) for root in roots)
 
 
 def to_waiting(directory: str) -> Busy:

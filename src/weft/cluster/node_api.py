@@ -35,7 +35,7 @@ from weft.session.lifecycle import create, exists
 from weft.store.cluster import Delivery, InboxStore
 
 if TYPE_CHECKING:  # for types alone: few nodes have git workspaces, and few sessions are removed
-    from weft.cluster.workspace import Workspaces
+    from weft.cluster.git_workspace import Workspaces
     from weft.session.remove import Remover
 
 
@@ -119,7 +119,7 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
 
         Nothing is left of one that could not be forked.
         """
-        from weft.cluster.workspace import make_fork_editor, rename_source  # noqa: PLC0415  few nodes have git workspaces
+        from weft.cluster.git_workspace import make_fork_editor, rename_source  # noqa: PLC0415  few nodes have git workspaces
         from weft.session.fork import fork  # noqa: PLC0415  few sessions are forked
 
         assert self.open_api is not None

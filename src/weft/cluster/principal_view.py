@@ -15,7 +15,7 @@ from weft.store.cluster import InboxStore
 from weft.store.event_log import LoggedEvent, SessionLog
 
 if TYPE_CHECKING:  # for types alone: few nodes have git workspaces
-    from weft.cluster.workspace import Workspaces
+    from weft.cluster.git_workspace import Workspaces
 
 Deliver = Callable[[SharedEvent], None]
 ListStatus = Callable[[InboxStore, str], Awaitable[dict[SessionID, AnyStatus]]]

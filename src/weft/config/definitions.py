@@ -11,7 +11,7 @@ from weft.config.layer import ConfigLayer, ConfigOrigin, ConfigProblems, make_la
 from weft.errors import ConfigError
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
-    from weft.config.markdown import Markdown
+    from weft.config.front_matter import Markdown
 
 # OpenCode loads the first two. The third is ours.
 PLUGIN_ENDINGS = (".ts", ".js", ".py")
@@ -19,7 +19,7 @@ PLUGIN_ENDINGS = (".ts", ".js", ".py")
 
 def read_markdown(path: str, text: str) -> Markdown:
     """Parse a Markdown file. Raise `ConfigError` if its front matter is not YAML."""
-    from weft.config.markdown import Markdown  # noqa: PLC0415  YAML is slow to import, and many have no such file
+    from weft.config.front_matter import Markdown  # noqa: PLC0415  YAML is slow to import, and many have no such file
 
     return Markdown(path, text)
 

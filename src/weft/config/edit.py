@@ -14,6 +14,7 @@ from weft.config.secrets import MASK
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, InvalidInputError, OutsideError
 from weft.host.files import hold_lock, write_atomic
+from weft.model.project import is_within
 
 INDENT = "  "
 
@@ -211,7 +212,7 @@ def choose_project_file(scope: ConfigScope) -> str:
 def _require_inside(path: str, top: str) -> str:
     """Return the real path. Raise `OutsideError` if a link leads out of the project: OpenCode follows it."""
     real, root = os.path.realpath(path), os.path.realpath(top)
-    if os.path.commonpath((real, root)) != root:
+    if not is_within(real, root):
         raise OutsideError(path)
     return real
 

@@ -17,7 +17,7 @@ from weft.config.trust import LEADS_OUT, is_inside
 from weft.errors import ConfigError
 from weft.host.files import read_file
 from weft.model.agent import Instruction
-from weft.model.project import HeldItem
+from weft.model.trust import HeldItem
 
 MAX_SCANNED_ENTRIES = 20_000
 MAX_MATCHES = 100

@@ -63,7 +63,7 @@ from weft.config.trust import (
 )
 from weft.errors import ConfigError
 from weft.host.paths import find_user_name
-from weft.model.project import HeldItem
+from weft.model.trust import HeldItem
 
 DEFAULT_ORIGIN = ConfigOrigin(kind="default", path="", own=True)
 

@@ -17,7 +17,7 @@ from weft.config.sources import ConfigDirectory, ConfigScope, list_sources, walk
 from weft.config.trust import is_inside
 from weft.errors import ConfigError
 from weft.model.agent import Skill
-from weft.model.project import HeldItem
+from weft.model.trust import HeldItem
 
 SKILL_FILE = "SKILL.md"
 SKILL_FOLDERS = ("skill", "skills")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from weft.errors import ConfigError, InvalidInputError
-from weft.host.paths import Paths
+from weft.host.paths import Paths, parse_store_path
 
 CONFIG_NAMES = ("opencode.jsonc", "opencode.json", "config.json")
 STORE_KEY = ("experimental", "weft", "store")
@@ -25,16 +25,14 @@ def resolve_store_url(env: Mapping[str, str], paths: Paths, option: str | None =
     if not address:
         _check_usable(paths.storage)
         return get_default_store_url(paths)
-    scheme, colon, rest = address.partition(":")
+    scheme, colon, _ = address.partition(":")
     if not colon or os.sep in scheme:
         return f"file:{_check_usable(os.path.expanduser(_check_no_scheme(address)))}"
     if scheme == "sqlite":
-        return f"sqlite:{_check_database(rest)}"
-    if scheme != "file":
-        return address
-    if not rest:
-        raise InvalidInputError("store", f"{address!r} needs a path", hint="use file:<path>")
-    return f"file:{_check_usable(os.path.expanduser(rest))}"
+        return f"sqlite:{_check_database(address)}"
+    if scheme == "file":
+        return f"file:{_check_usable(parse_store_path(address))}"
+    return address
 
 
 def get_default_store_url(paths: Paths) -> str:
@@ -53,7 +51,7 @@ def _check_no_scheme(address: str) -> str:
 
 def _check_usable(path: str) -> str:
     """Return the absolute path. Raise `InvalidInputError` if a store cannot be there."""
-    path, reason = os.path.abspath(path), ""
+    path, reason = _make_absolute(path), ""
     try:
         if not stat.S_ISDIR(os.stat(path).st_mode):
             reason = "is not a directory"
@@ -72,27 +70,19 @@ def _check_usable(path: str) -> str:
     return path
 
 
-def _check_database(rest: str) -> str:
-    """Return the absolute path in `sqlite:a.db`, `sqlite:~/a.db` or `sqlite:///a.db` (percent-encoded, as in a URL).
-
-    Raise `InvalidInputError` if a database cannot be there.
-    """
-    path, reason = rest, ""
-    if rest.startswith("//"):
-        from urllib.parse import unquote  # noqa: PLC0415  rarely needed, and slow to import
-
-        path = unquote(rest.removeprefix("//"))
+def _check_database(address: str) -> str:
+    """Return the absolute path in `sqlite:<path>`. Raise `InvalidInputError` if a database cannot be there."""
+    path = parse_store_path(address)
     if path == ":memory:":
         raise InvalidInputError("store", "'sqlite::memory:' is not a file", hint="use memory:")
-    if not path:
-        reason = "needs a path"
-    elif "\0" in path:
-        reason = "has a path that is not valid"
-    elif os.path.isdir(os.path.expanduser(path)):
-        reason = "is a directory"
-    if reason:
-        raise InvalidInputError("store", f"'sqlite:{rest}' {reason}", hint="use sqlite:<path of a file>")
-    return os.path.abspath(os.path.expanduser(path))
+    if os.path.isdir(path):
+        raise InvalidInputError("store", f"{address!r} is a directory", hint="use sqlite:<path of a file>")
+    return _make_absolute(path)
+
+
+def _make_absolute(path: str) -> str:
+    """Return an absolute path that begins with one slash: after `file:`, two would make it percent-encoded."""
+    return "/" + os.path.abspath(path).lstrip("/")
 
 
 def get_configured_store(paths: Paths) -> str:

@@ -11,7 +11,8 @@ from weft.config.layer import ConfigLayer
 from weft.config.schema import Config
 from weft.config.sources import ConfigDirectory, ConfigScope, ConfigSource
 from weft.config.substitution import PLACEHOLDER
-from weft.model.project import HeldItem, HeldKind
+from weft.model.project import is_within
+from weft.model.trust import HeldItem, HeldKind
 
 CONFIG_FOLDER = ".opencode"
 
@@ -26,8 +27,7 @@ def find_root(scope: ConfigScope, path: str) -> str:
 
 def is_inside(path: str, root: str) -> bool:
     """Return True if a path, with all links resolved, is below a directory."""
-    real, real_root = os.path.realpath(path), os.path.realpath(root)
-    return real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep)
+    return is_within(os.path.realpath(path), os.path.realpath(root))
 
 
 def is_ordinary_file(path: str, root: str) -> bool:

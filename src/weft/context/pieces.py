@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from weft.context.tokens import estimate
-from weft.model.dataset import ContextPart
+from weft.model.data import ContextPart
 from weft.provider.contract import (
     CallContent,
     MediaContent,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from weft.dataset.database import Dataset, make_views
 from weft.dataset.tables import TABLES, list_columns
 from weft.errors import DeadlineError, InvalidInputError, find_similar
-from weft.model.dataset import QueryInput, QueryResult
+from weft.model.data import QueryInput, QueryResult
 from weft.model.ids import ProjectID
 
 FIELD: Final = "sql"

@@ -1,4 +1,4 @@
-"""The clock. Nothing outside `host` reads the time or sleeps by itself."""
+"""The clock. Runs, stores and sessions read the time and sleep through a clock, so that tests can turn it."""
 
 import asyncio
 from typing import Protocol

@@ -1,13 +1,15 @@
 """This machine: facts for diagnosis, its browser, and how a process that runs for days uses its memory."""
 
 import gc
+import hashlib
 import os
-import re
 import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from weft.host.processes import ProcessCommand, capture_output
@@ -19,39 +21,8 @@ M_ARENA_MAX: Final = -8
 ARENAS: Final = 2
 KEPT_FREE_BYTES: Final = 256 << 10
 SERVER_COLLECT_AFTER: Final = 10_000  # new objects
-NETWORK_FILE_SYSTEMS = frozenset(
-    (
-        *(
-            "nfs",
-            "nfs4",
-            "cifs",
-            "smb3",
-            "smbfs",
-            "ncpfs",
-            "afs",
-            "9p",
-            "ceph",
-            "glusterfs",
-            "lustre",
-            "gpfs",
-        ),
-        *(
-            "fuse.sshfs",
-            "fuse.rclone",
-            "fuse.s3fs",
-            "fuse.glusterfs",
-            "fuse.davfs2",
-            "davfs",
-            "vboxsf",
-            "drvfs",
-        ),
-    )
-)
-MOUNTS_FILE = "/proc/mounts"
 GIT_SECONDS = 10.0
 PUBLIC_BITS = stat.S_IRWXG | stat.S_IRWXO
-
-_OCTAL = r"\\([0-7]{3})"
 
 
 def find_git_version(env: Mapping[str, str]) -> str:
@@ -71,27 +42,28 @@ def find_git_version(env: Mapping[str, str]) -> str:
     return next((word for word in words if word[:1].isdigit()), "") if process.returncode == 0 else ""
 
 
+@cache
+def identify_machine() -> str:
+    """Return a unique name for this machine, which reveals nothing about it."""
+    try:
+        with open("/etc/machine-id", encoding="ascii") as file:
+            id = file.read().strip()
+    except (OSError, ValueError):
+        id = ""
+    return hashlib.sha256(f"{os.uname().nodename} {id}".encode()).hexdigest()[:16]
+
+
+def find_boot_time(now: int) -> int | None:
+    """Return when this machine was started (ms), None if the system does not say. `now` is the current time."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    return now - int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
+
+
 def get_free_space(path: str) -> int:
     """Return the free bytes on the file system of a path, which need not exist yet."""
     status = os.statvfs(find_existing(path))
     return status.f_bavail * status.f_frsize
-
-
-def find_file_system(path: str, mounts: str = MOUNTS_FILE) -> str:
-    """Return the type of the file system of a path, "" if it is unknown."""
-    real, nearest, nearest_type = os.path.realpath(path), "", ""
-    try:
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return ""
-    for line in lines:
-        _, mount_point, type, *_ = (*line.split(" "), "", "", "")
-        mount_point = re.sub(_OCTAL, lambda octal: chr(int(octal[1], 8)), mount_point)
-        contains = real == mount_point or real.startswith(mount_point.rstrip("/") + "/")
-        if mount_point and contains and len(mount_point) >= len(nearest):
-            nearest, nearest_type = mount_point, type
-    return nearest_type
 
 
 def get_public_mode(path: str) -> int:

@@ -1,11 +1,11 @@
-"""The directories that weft uses on this machine: data, configuration, cache, state, home."""
+"""The directories that weft uses on this machine: data, configuration, cache, state, home; and the path of a store."""
 
 import os
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from weft.errors import DirectoryError
+from weft.errors import DirectoryError, InvalidInputError
 
 
 class Paths(Struct, frozen=True, kw_only=True):
@@ -100,3 +100,18 @@ def find_user_name(env: Mapping[str, str]) -> str | None:
     """Return the user name of an environment, None if it has none."""
     names = (env.get(variable) for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"))
     return next((name for name in names if name), None)
+
+
+def parse_store_path(url: str) -> str:
+    """Return the path in `file:/a/b`, `file:///a/b` (percent-encoded, as in a URL) or `file:~/a`; so, too, for `sqlite:`.
+
+    Raise `InvalidInputError` if there is none, or no file can have it.
+    """
+    scheme, _, path = url.partition(":")
+    if path.startswith("//"):
+        from urllib.parse import unquote  # noqa: PLC0415  rarely needed, and slow to import
+
+        path = unquote(path.removeprefix("//"))
+    if not path or "\0" in path:
+        raise InvalidInputError("store", f"'{scheme}:' needs a path", hint=f"use {scheme}:<path>")
+    return os.path.expanduser(path)

@@ -6,10 +6,8 @@ import hashlib
 import os
 import re
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from functools import cache
 from typing import BinaryIO, Final
 
 from msgspec import Struct
@@ -215,24 +213,6 @@ def remove_record(path: str) -> None:
     """Remove the record of a command whose result is stored."""
     with suppress(OSError):
         os.unlink(path)
-
-
-@cache
-def identify_machine() -> str:
-    """Return a unique name for this machine, which reveals nothing about it."""
-    try:
-        with open("/etc/machine-id", encoding="ascii") as file:
-            id = file.read().strip()
-    except (OSError, ValueError):
-        id = ""
-    return hashlib.sha256(f"{os.uname().nodename} {id}".encode()).hexdigest()[:16]
-
-
-def find_boot_time(now: int) -> int | None:
-    """Return when this machine was started (ms), None if the system does not say. `now` is the current time."""
-    if not hasattr(time, "CLOCK_BOOTTIME"):
-        return None
-    return now - int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
 
 
 def describe_process() -> str:

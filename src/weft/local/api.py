@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from weft.bus import Bus
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError
-from weft.local.parts import LocalParts
+from weft.local.api_parts import ApiParts
 from weft.local.permissions import permission_project
 from weft.local.place import make_stored_lookup
 from weft.model.agent import Command
@@ -78,9 +78,10 @@ from weft.permission.audit import read_decisions
 from weft.run.admit import choose_models
 from weft.run.runner import Runner
 from weft.run.runtime import Runtime
-from weft.session import lifecycle, messages, tree
+from weft.session import lifecycle, messages, selection
 from weft.session.revert_point import RevertScope
-from weft.session.totals import get_spending, to_statistics_query
+from weft.session.totals import get_spending
+from weft.store.statistics import to_statistics_query
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.configuration import Configuration, Mcp
@@ -150,7 +151,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     runner: Runner
     bus: Bus
     statuses: SessionStatuses
-    parts: LocalParts
+    parts: ApiParts
     sharing: Sharer
 
     @property
@@ -189,7 +190,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     @property
     def moves(self) -> Moves:
-        from weft.local.arrival import LocalMoves  # noqa: PLC0415  few sessions are moved
+        from weft.local.move_arrival import LocalMoves  # noqa: PLC0415  few sessions are moved
 
         return LocalMoves(self.runtime, self.parts.sources, self.statuses.list_all)
 
@@ -232,7 +233,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def get_tree(self, id: SessionID) -> SessionTree:
         root = await self.get_session(id)
         descendants = await lifecycle.list_descendants(self.runtime.store, root.id)
-        return tree.build_tree(map(hide_share_secret, descendants), root)
+        return selection.build_tree(map(hide_share_secret, descendants), root)
 
     async def update_session(
         self, id: SessionID, change: SessionChange, *, expected: SessionInfo | None = None
@@ -271,7 +272,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[SessionInfo]:
         from weft.session.remove import remove  # noqa: PLC0415  few sessions are removed
-        from weft.undo.cleanup import release_sessions  # noqa: PLC0415  few calls undo
+        from weft.undo.context import release_sessions  # noqa: PLC0415  few calls undo
 
         removed = await remove(self.make_remover(), SessionID(check_id("session", id)), trash=trash)
         await self.runtime.end_jobs(*(session.id for session in removed))
@@ -294,7 +295,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         ]
 
     async def list_diff(self, session: SessionID, *, message: MessageID | None = None) -> list[FileDiff]:
-        from weft.undo.cleanup import list_message_diffs  # noqa: PLC0415  few calls undo
+        from weft.undo.context import list_message_diffs  # noqa: PLC0415  few calls undo
 
         await self.get_session(session)
         if message is None:
@@ -376,7 +377,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def import_session(self, export: SessionExport, *, dry_run: bool = False) -> ImportResult:
         from weft.transfer.document import check_export  # noqa: PLC0415  few calls transfer sessions
         from weft.transfer.session_import import ImportOptions, SessionImporter  # noqa: PLC0415  few calls transfer sessions
-        from weft.undo.cleanup import pin_session  # noqa: PLC0415  few calls undo
+        from weft.undo.context import pin_session  # noqa: PLC0415  few calls undo
 
         store, place = self.runtime.store, self.runtime.place
         options = ImportOptions(find_project=make_stored_lookup(store, place), dry_run=dry_run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,19 +22,20 @@ from weft.host.processes import describe_process
 from weft.host.tasks import OnDemand, open_tasks
 from weft.journal import Journal, open_journal
 from weft.local.api import LocalApi, SessionStatuses
+from weft.local.api_parts import ApiParts, get_servers, open_mcp, open_terminals
 from weft.local.mcp_settings import McpLaunch, McpSettings
-from weft.local.parts import LocalParts, get_servers, open_mcp, open_terminals
 from weft.local.permissions import PermissionSettings, open_gates, permission_project, to_consult
-from weft.local.sources import WorkspaceSources
 from weft.local.tools import HelperSettings, LazyLanguageServers, ToolHelpers, open_tool_helpers
 from weft.local.undo import UndoSettings, make_undo_context, open_undo_snapshots
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.agent import AgentInfo, Command, ReadInstructions, no_instructions
 from weft.model.catalog import Model
-from weft.model.event import FileEdited, SessionDeleted
+from weft.model.event import FileEdited, SessionDeleted, TodoUpdated
 from weft.model.ids import Mint, SessionID
 from weft.model.part import ModelRef
 from weft.model.project import Place
 from weft.model.search import RecallMatch
+from weft.model.session import Todo
 from weft.model.spending import Budgets
 from weft.permission.gate import Gate
 from weft.permission.policy import GateContext
@@ -50,8 +51,8 @@ from weft.run.runtime import (
     Runtime,
     SubtaskLimits,
 )
-from weft.session.budget import DirectoryBudgets
-from weft.session.lifecycle import SessionMaker, SessionTodos
+from weft.session.lifecycle import SessionMaker
+from weft.session.reservations import DirectoryBudgets
 from weft.share.contract import LazyShareClient, ShareContext, ShareSettings
 from weft.share.sharer import open_sharer
 from weft.store.contract import Store
@@ -175,7 +176,7 @@ async def open_local_api(
             budgets=DirectoryBudgets(store, settings.budgets),
             undo_context=make_undo_context(maker, store, snapshots, settings.undo),
         )
-        parts = LocalParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
+        parts = ApiParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
         async with _open_runner(runtime, settings.carry_files, spill, warn) as runner:
             yield LocalApi(
                 runtime=runtime, bus=bus, runner=runner, statuses=statuses, parts=parts, sharing=sharer
@@ -309,3 +310,18 @@ def _make_resources(
         )
 
     return make_for_session
+
+
+class SessionTodos:
+    """The todo list of a session, as tools use it."""
+
+    def __init__(self, store: Store, journal: Journal, session: SessionID) -> None:
+        self._store = store
+        self._journal = journal
+        self._session = session
+
+    async def read(self) -> Sequence[Todo]:
+        return await self._store.list_todos(self._session)
+
+    async def write(self, todos: Sequence[Todo]) -> None:
+        await self._journal.commit(TodoUpdated(session_id=self._session, todos=tuple(todos)))

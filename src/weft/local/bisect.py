@@ -7,8 +7,8 @@ from typing import Final
 from msgspec import Struct
 
 from weft.errors import ConflictError, InvalidInputError
-from weft.local.sources import WorkspaceSources
 from weft.local.step_checkout import StepCheckout, open_step_checkout
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.session import CheckResult, SessionInfo
 from weft.model.trial import BisectInput, BisectReport, BisectRun, Culprit
 from weft.run.runtime import Runtime

@@ -6,13 +6,14 @@ import os
 from msgspec import Struct
 
 from weft.errors import NotFoundError
-from weft.local.sources import WorkspaceSources
 from weft.local.step_checkout import list_session_steps
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.failure import AbortedFailure, BudgetFailure
 from weft.model.message import AssistantMessage
 from weft.model.session import CheckResult, SessionInfo, get_weft_data
 from weft.model.spending import add_spent
 from weft.model.trial import ComparedSession, Comparison, Outcome
+from weft.project.checkout import find_top
 from weft.run.runtime import Runtime
 from weft.session.divergence import find_divergence
 from weft.session.steps import SessionStep
@@ -133,7 +134,7 @@ def _read_worktree_changes(
     sources: WorkspaceSources, session: SessionInfo, base: str
 ) -> SessionChanges | None:
     """Return the changes in a worktree since its base, None if the worktree or the base is gone."""
-    top = find_top(session.directory)
+    top = find_existing_top(session.directory)
     if top is None:
         return None
     git = WorktreeGit(sources.env, top)
@@ -146,19 +147,16 @@ def _read_worktree_changes(
     )
 
 
-def find_top(directory: str) -> str | None:
-    """Return the top of the checkout that a directory is in, None if there is no such directory or it is in no checkout."""
-    path = os.path.realpath(directory)
-    while not os.path.exists(os.path.join(path, ".git")):
-        if not os.path.isdir(path) or os.path.dirname(path) == path:
-            return None
-        path = os.path.dirname(path)
-    return path
+def find_existing_top(directory: str) -> str | None:
+    """Return the top of the checkout that a directory is in, None if it is in none or is gone."""
+    real = os.path.realpath(directory)
+    # The parents of a directory that is gone may be in another checkout.
+    return (find_top(real) or None) if os.path.isdir(real) else None
 
 
 def get_top(session: SessionInfo) -> str:
     """Return the top of the checkout of a trial. Raise `NotFoundError` if it was removed."""
-    top = find_top(session.directory)
+    top = find_existing_top(session.directory)
     if top is None:
         raise NotFoundError(
             "worktree", session.directory, hint=f"it was discarded; session {session.id} is still stored"

@@ -22,7 +22,7 @@ from weft.config.schema import get_default_keybinds
 from weft.config.secrets import MASK, list_secret_values, mask_secrets
 from weft.config.sources import ConfigScope
 from weft.errors import InvalidInputError, NoModelError, NotFoundError, NotPermittedError, UnsupportedError
-from weft.local.sources import WorkspaceSources
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.catalog import Cost, Model
 from weft.model.provider import (
     AnyAuth,
@@ -41,6 +41,8 @@ from weft.provider.registry import Registry, is_meant_to_be_used
 from weft.trust.decision import ProjectTrust
 
 Source = Literal["env", "config", "custom", "api"]
+
+# --- providers and models ---
 
 SOURCES: Final[dict[str, Source]] = {
     "environment": "env",
@@ -128,6 +130,8 @@ def list_known_providers(offers: ProviderOffers | None) -> list[str]:
     """Return the ids of the providers that weft can talk to. Each takes an API key."""
     return [] if offers is None else [offer.id for offer in offers.list_all() if offer.has_adapter]
 
+
+# --- settings and credentials ---
 
 MAX_KEY_LENGTH: Final = 16_384
 PROVIDER_ID: Final = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")

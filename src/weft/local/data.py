@@ -16,12 +16,11 @@ from weft.dataset.database import (
 )
 from weft.dataset.query import run_query
 from weft.host.paths import paths_from
-from weft.local.preview import from_runtime, preview_request
+from weft.local.preview import make_preview_context, preview_request
 from weft.local.reader import SessionReader
-from weft.local.sources import WorkspaceSources
+from weft.local.workspace_sources import WorkspaceSources
 from weft.maintenance.proof import check_session
-from weft.model.blame import FileBlame, FileLog
-from weft.model.dataset import ContextReport, QueryInput, QueryResult
+from weft.model.data import ContextReport, FileBlame, FileLog, QueryInput, QueryResult
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, check_id
 from weft.model.part import ModelRef
 from weft.model.project import get_root
@@ -137,7 +136,7 @@ class LocalData:
         info = await runtime.store.get_session(SessionID(check_id("session", session)))
         history = await runtime.store.list_messages(info.id)
         stored = [await runtime.store.find_value(key) for key in list_briefing_keys(info)]
-        found = await asyncio.to_thread(preview_request, from_runtime(runtime), info, history, stored)
+        found = await asyncio.to_thread(preview_request, make_preview_context(runtime), info, history, stored)
         request, parts = found.request, add_up(to_pieces(found.request))
         return ContextReport(
             agent=found.agent,

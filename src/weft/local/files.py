@@ -18,7 +18,7 @@ from weft.errors import GitError, InvalidInputError, NotFoundError, OutsideError
 from weft.host.files import walk_files
 from weft.host.git import SAFE_OPTIONS, Git
 from weft.host.processes import ProcessCommand, capture_output, run_command
-from weft.model.project import Place
+from weft.model.project import Place, is_within
 from weft.model.workspace import (
     FileChange,
     FileContent,
@@ -31,6 +31,8 @@ from weft.model.workspace import (
     Symbol,
     TextMatch,
 )
+
+# --- find files and text ---
 
 SEARCH_SECONDS: Final = 20.0
 MAX_LISTING_BYTES: Final = 64 << 20
@@ -215,6 +217,8 @@ def is_encodable(name: str) -> bool:
     return True
 
 
+# --- read files ---
+
 MAX_FILE_BYTES: Final = 8 << 20
 MAX_ENTRIES: Final = 10_000
 IGNORE_BATCH: Final = 500
@@ -269,7 +273,7 @@ class ProjectFiles:
         return real
 
     def _is_inside(self, real: str) -> bool:
-        return any(os.path.commonpath((real, root)) == root for root in self._roots)
+        return any(is_within(real, root) for root in self._roots)
 
     def _open(self, path: str, flags: int = 0) -> int:
         """Open a file, and check again that it is inside: a link may have changed in between."""

@@ -31,7 +31,7 @@ def examine_logs(input: DoctorInput) -> list[DoctorFinding]:
     """Check that no audit log of permissions was changed after it was written."""
     items: list[FindingItem] = []
     try:
-        reader = input.open_store().reader
+        reader = input.open_maintenance().reader
         logs = reader.list_logs((RECORDS,))
     except WeftError:
         return []  # the store cannot be opened, which was reported before

@@ -34,7 +34,7 @@ from weft.provider.endpoint import StreamDeadlines
 from weft.provider.registry import Registry, ServedModel
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
-    from weft.local.logins import LoginMethods
+    from weft.local.provider_logins import LoginMethods
     from weft.provider.catalog.offers import LoadLogin
 
 
@@ -68,7 +68,7 @@ def build_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> Prov
     def find_loader(provider: str) -> LoadLogin | None:
         if environment.logins is None:
             return None
-        from weft.local.logins import find_options_loader  # noqa: PLC0415  few plugins declare a login
+        from weft.local.provider_logins import find_options_loader  # noqa: PLC0415  few plugins declare a login
 
         return find_options_loader(environment.logins, provider, find_stored, describe)
 

@@ -1,6 +1,7 @@
 """Preview the next request of a stored session, for commands: the configuration is read, and nothing is started."""
 
 import os
+import sys
 from collections.abc import Mapping
 
 from weft.config.load import load_config
@@ -37,6 +38,7 @@ def _load_context(place: Place, env: Mapping[str, str]) -> PreviewContext:
     settings = read_settings(loaded, place, scope, options, skills, resolve_store_url(env, paths))
     return PreviewContext(
         place=place,
+        platform=sys.platform,
         models=load_models(loaded, environment, clock, ()),
         agents=settings.agents,
         default_agent=settings.default_agent,

@@ -49,10 +49,10 @@ from weft.local.permissions import PermissionSettings, get_person_name, make_con
 from weft.local.place import find_place, record_place
 from weft.local.plugins import open_plugins
 from weft.local.sandbox import build_sandbox, read_sandbox_settings
-from weft.local.sources import WorkspaceSources
 from weft.local.telemetry import open_telemetry, read_telemetry_settings
 from weft.local.tools import HelperSettings, to_tool_setup
 from weft.local.undo import UndoSettings, to_undo_settings
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.agent import Skill
 from weft.model.damage import Damage
 from weft.model.principal import ADMINISTRATOR, Caller
@@ -72,8 +72,8 @@ from weft.trust.decision import is_trusted, list_held_back, to_warning
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.editor import EditorWorkspace
-    from weft.local.logins import LoginMethods
-    from weft.local.sources import ChangeTools, Engine, OpenEngine
+    from weft.local.provider_logins import LoginMethods
+    from weft.local.workspace_sources import ChangeTools, Engine, OpenEngine
     from weft.provider.tape import Tape
 
 TOOL_SECONDS = 60 * 60
@@ -254,7 +254,7 @@ def to_workspace_sources(
 
     @cache  # always the same object, because it holds the logins that were begun
     def get_logins() -> LoginMethods:
-        from weft.local.logins import find_login_methods  # noqa: PLC0415  a run needs no login
+        from weft.local.provider_logins import find_login_methods  # noqa: PLC0415  a run needs no login
 
         return environment.logins or find_login_methods(loaded, (), clock, ignore_warning)
 

@@ -13,7 +13,7 @@ from weft.host.git import Git
 from weft.journal import Journal
 from weft.model.event import ProjectUpdated, SessionUpdated
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
-from weft.model.project import Place, is_at
+from weft.model.project import Place, is_at, is_within
 from weft.model.session import SessionInfo
 from weft.model.wire import to_plain
 from weft.project.checkout import find_checkout, write_id
@@ -93,7 +93,7 @@ def make_stored_lookup(store: Store, place: Place) -> ProjectLookup:
         tops = {place.worktree: place.project.id}
         for project in await store.list_projects():
             tops |= dict.fromkeys((project.worktree, *project.sandboxes), project.id)
-        above = [top for top in tops if top != "/" and (directory + "/").startswith(top.rstrip("/") + "/")]
+        above = [top for top in tops if top != "/" and is_within(directory, top)]
         return tops[max(above, key=len)] if above else GLOBAL_PROJECT
 
     return look_up

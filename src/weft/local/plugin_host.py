@@ -1,38 +1,29 @@
-"""Run the plugins of a directory: load them, call their hooks, list them, close them."""
+"""Run the plugins of a directory: load them, call their hooks, close them."""
 
 import asyncio
 import inspect
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from msgspec import Struct, convert
+from msgspec import convert
 from msgspec.structs import replace
 
 from weft.api import Api
 from weft.bus import Bus
 from weft.config.check import check_config, find_nearest
 from weft.config.layer import ConfigOrigin, ConfigProblems, make_layer
-from weft.config.load import LoadedConfig, get_plugin_name, load_config
+from weft.config.load import LoadedConfig
 from weft.config.schema import Config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, CursorLostError, DeadlineError, UnsupportedError
-from weft.host.clock import Clock, SystemClock
-from weft.host.paths import paths_from
+from weft.host.clock import Clock
 from weft.host.processes import tool_environment
 from weft.host.tasks import Deadline, open_tasks
 from weft.local.api import LocalApi
-from weft.local.logins import LoginMethods, find_login_methods
-from weft.local.plugin_sources import (
-    FoundPlugins,
-    PluginSource,
-    find_plugins,
-    read_plugin_settings,
-    to_skipped_warning,
-)
+from weft.local.plugin_sources import FoundPlugins, PluginSource, read_plugin_settings, to_skipped_warning
 from weft.local.plugin_tools import (
     LOAD_SECONDS,
     FailedPlugin,
@@ -42,6 +33,7 @@ from weft.local.plugin_tools import (
     name_tools,
     to_run_tools,
 )
+from weft.local.provider_logins import LoginMethods, find_login_methods
 from weft.model.event import SessionFailed
 from weft.model.failure import MessageData, UnknownFailure
 from weft.model.wire import to_plain
@@ -71,9 +63,7 @@ from weft.plugin.hooks import (
 )
 from weft.plugin.loader import PluginContext
 from weft.plugin.worker import Failed, MainLoop, OnStrayError
-from weft.project.checkout import find_checkout
 from weft.tool.contract import AnyTool
-from weft.trust.decision import is_trusted
 
 
 class ApiProxy:
@@ -325,98 +315,6 @@ class _TaskFaults:
         if self.fault_counter is not None:
             line = failed.lines.get(source.where, 0)
             self.fault_counter.record(source.where, f"a task of its own: {failed.reason}", line=line)
-
-
-HELD_KINDS: Final = ("plugin", "tool", "hook")
-
-State = Literal["loaded", "failed", "held back", "passed over"]
-
-
-class PluginRow(Struct, frozen=True, kw_only=True):
-    """One plugin as `weft plugin list` shows it.
-
-    `kind` is `file`, `tools`, `module`, `package` or `command`. What is held back has the kind `plugin`, `tool` or `hook`, and what is
-    passed over has `other`. `why` says what is wrong, if anything is.
-    """
-
-    name: str
-    kind: str
-    where: str
-    state: State
-    hooks: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    why: str = ""
-
-
-async def list_plugins(directory: str, env: Mapping[str, str]) -> tuple[list[PluginRow], list[ConfigError]]:
-    """Return every plugin, in the order of their hooks, and other problems. Load the plugins, but do not run their `setup`."""
-    at, paths = find_checkout(directory), paths_from(env)
-    worktree = at.top or at.directory
-    trusted = is_trusted(paths, env, worktree, at.directory)
-    scope = ConfigScope(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
-    loaded = load_config(scope)
-    found = find_plugins(loaded, scope)
-    problems = [*loaded.problems, *found.problems]
-    loader = PluginLoader(
-        SystemClock(), _ignore_faults, seconds=read_plugin_settings(loaded).load_seconds or LOAD_SECONDS
-    )
-    try:
-        results = await loader.load_all(found.sources)
-    finally:
-        await loader.close()
-    rows = [
-        *_to_rows(results, problems),
-        *_to_command_rows(loaded, problems),
-        *_to_skipped_rows(loaded, found),
-    ]
-    return rows, problems
-
-
-def _ignore_faults(_: PluginSource) -> OnStrayError:
-    def ignore(failed: Failed) -> None:
-        del failed  # without `setup`, no task of a plugin matters
-
-    return ignore
-
-
-def _to_rows(results: list[Plugin | FailedPlugin], problems: list[ConfigError]) -> Iterator[PluginRow]:
-    named = name_tools([each for each in results if isinstance(each, Plugin)], problems.append)
-    for each in results:
-        source = each.source
-        if isinstance(each, FailedPlugin):
-            why = str(each.error)
-            yield PluginRow(name=source.name, kind=source.kind, where=source.where, state="failed", why=why)
-        else:
-            yield PluginRow(
-                name=source.name,
-                kind=source.kind,
-                where=source.where,
-                state="loaded",
-                hooks=_unique(hooked.hook for hooked in each.contents.hooks),
-                tools=tuple(name for name, tool in named.items() if tool.plugin is each),
-            )
-
-
-def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
-
-
-def _to_command_rows(loaded: LoadedConfig, problems: list[ConfigError]) -> Iterator[PluginRow]:
-    for command in list_hook_commands(loaded, problems.append):
-        line = " ".join(command.argv)
-        yield PluginRow(name=line, kind="command", where=line, state="loaded", hooks=(command.hook,))
-
-
-def _to_skipped_rows(loaded: LoadedConfig, found: FoundPlugins) -> Iterator[PluginRow]:
-    for held in loaded.held:
-        if held.kind in HELD_KINDS:
-            why = "the project is not trusted: weft trust"
-            # A plugin that is a file has the name of the file, as when it is loaded.
-            name = get_plugin_name(f"file://{held.name}") if os.path.isabs(held.name) else held.name
-            yield PluginRow(name=name, kind=held.kind, where=held.path, state="held back", why=why)
-    for skipped in found.skipped:
-        why = "weft runs Python plugins"
-        yield PluginRow(name=skipped, kind="other", where=skipped, state="passed over", why=why)
 
 
 HOOKS_KEY: Final = "experimental.weft.hooks"

@@ -17,7 +17,7 @@ from weft.tool.contract import AnyTool
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.local.api import LocalApi
-    from weft.local.logins import LoginMethods
+    from weft.local.provider_logins import LoginMethods
 
 
 class Plugins(Protocol):

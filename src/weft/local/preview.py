@@ -1,15 +1,13 @@
 """Preview the next request of a session, without sending or storing anything."""
 
-import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
-from weft.context.notes import ContextNote, apply_history_notes, has_plan_note, list_notes, make_plan_note
+from weft.context.notes import apply_history_notes, list_notes
 from weft.context.system import Briefing
-from weft.context.tokens import find_request_limit, project_tokens
+from weft.context.tokens import project_tokens
 from weft.context.view import View
 from weft.model.agent import AgentInfo, ReadInstructions
 from weft.model.catalog import Model
@@ -23,13 +21,14 @@ from weft.model.transcript import Transcript
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Registry
 from weft.run.briefing import (
-    is_answered,
+    list_plan_notes,
+    list_session_notes,
+    make_briefing,
     make_note_events,
     read_briefing,
-    to_environment,
-    to_pinned_instructions,
+    was_seen,
 )
-from weft.run.compaction import find_threshold, to_pruning_events
+from weft.run.compaction import find_compaction_limit, to_pruning_events
 from weft.run.decide import ModelStep, decide, find_newest_prompt
 from weft.run.request import (
     build_request,
@@ -39,7 +38,6 @@ from weft.run.request import (
     split_for_summary,
 )
 from weft.run.runtime import CompactionPolicy, Runtime
-from weft.session.lifecycle import get_plan_path
 from weft.session.revert_point import cut_at_revert
 from weft.session.settle import to_settling_events
 from weft.tool.contract import AnyTool
@@ -68,6 +66,7 @@ class PreviewContext(Struct, frozen=True, kw_only=True):
     """What a run in a directory would use. `now` is the time in milliseconds."""
 
     place: Place
+    platform: str
     models: Registry
     agents: Mapping[str, AgentInfo]
     default_agent: str
@@ -104,7 +103,9 @@ def preview_request(
         request = _make_summary_request(context, transcript.messages(), step, model)
         return Preview(request=request, agent=SUMMARISER, placeholder=False, plugins=context.plugins)
     kept = (read_briefing(each) for each in stored_briefings)
-    briefing = next((each for each in kept if each is not None), None) or _make_briefing(context, session, {})
+    briefing = next((each for each in kept if each is not None), None) or make_briefing(
+        context, session, context.now
+    )
     _add_notes(context, session, transcript, briefing, step.prompt)
     built = build_request(context, transcript.messages(), step, model, briefing)
     return Preview(
@@ -124,17 +125,18 @@ def _overflows(
     model: Model,
     briefing: Briefing,
 ) -> bool:
-    limit = find_request_limit(model, context.output_limit, find_threshold(context.compaction, model))
-    if not context.compaction.auto or limit is None:
+    limit = find_compaction_limit(context.compaction, model, context.output_limit)
+    if limit is None:
         return False
     return project_tokens(history, overhead=estimate_overhead(context, prompt, model, briefing)) > limit
 
 
-def from_runtime(runtime: Runtime) -> PreviewContext:
+def make_preview_context(runtime: Runtime) -> PreviewContext:
     """Return what a run of this process would use now, with the tools of the MCP servers that are connected."""
     servers = runtime.mcp()
     return PreviewContext(
         place=runtime.place,
+        platform=runtime.platform,
         models=runtime.models,
         agents=runtime.agents,
         default_agent=runtime.default_agent,
@@ -165,14 +167,6 @@ def _next_prompt(context: PreviewContext, session: SessionInfo, transcript: Tran
     return prompt
 
 
-def _make_briefing(context: PreviewContext, session: SessionInfo, known: Mapping[str, str]) -> Briefing:
-    environment = to_environment(context.place, sys.platform, context.now)
-    return Briefing(
-        environment=environment,
-        instructions=(*context.instructions(known), *to_pinned_instructions(session)),
-    )
-
-
 def _add_notes(
     context: PreviewContext,
     session: SessionInfo,
@@ -181,27 +175,16 @@ def _add_notes(
     prompt: UserMessage,
 ) -> None:
     """Add the notes that a run would add to the prompt."""
-    history = transcript.messages()
-    if is_answered(history, prompt):
+    history, message = transcript.messages(), transcript.find(prompt.id)
+    if message is None or was_seen(history, prompt):
         return
     known = apply_history_notes(briefing, history)
-    texts = {each.source: each.text for each in known.instructions}
     notes = [
-        *list_notes(known, _make_briefing(context, session, texts)),
-        *_list_plan_notes(context, session, history, prompt),
+        *list_session_notes(session, context.place, history),
+        *list_notes(known, make_briefing(context, session, context.now, known.instructions)),
+        *list_plan_notes(context, session, history, message),
     ]
     transcript.feed(*make_note_events(notes, prompt, context.mint))
-
-
-def _list_plan_notes(
-    context: PreviewContext, session: SessionInfo, history: list[MessageWithParts], prompt: UserMessage
-) -> list[ContextNote]:
-    at = next(number for number, message in enumerate(history) if message.info.id == prompt.id)
-    if not context.plan_files or has_plan_note(history[at]):
-        return []
-    path = get_plan_path(session, context.place, context.plans)
-    note = make_plan_note(history[:at], prompt, path, exists=os.path.exists(path))
-    return [] if note is None else [note]
 
 
 def _make_summary_request(

@@ -83,7 +83,7 @@ class SessionReader:
 
     def list_descendants(self, root: SessionID) -> list[SessionInfo]:
         """Return all sessions below one, each after its parent."""
-        from weft.session.tree import FamilySearch  # noqa: PLC0415  listing sessions does not need it
+        from weft.session.selection import FamilySearch  # noqa: PLC0415  listing sessions does not need it
 
         search = FamilySearch(root)
         while (query := search.next_query()) is not None:
@@ -106,7 +106,7 @@ class SessionReader:
 
     def get_session(self, given: str) -> SessionInfo:
         """Return a session by its id, the beginning of its id, or `last`. Only sessions whose id begins in this way are read."""
-        from weft.session.tree import LAST, choose_session  # noqa: PLC0415  listing sessions does not need it
+        from weft.session.selection import LAST, choose_session  # noqa: PLC0415  listing sessions does not need it
 
         if given == LAST:
             return self.get_last_session()
@@ -123,7 +123,7 @@ class SessionReader:
 
     def _list_with_prefix(self, typed: str, *, everywhere: bool) -> list[SessionInfo]:
         """Return the sessions whose id begins with what was typed, with or without the part that all ids begin with."""
-        from weft.session.tree import ID_START  # noqa: PLC0415  listing sessions does not need it
+        from weft.session.selection import ID_START  # noqa: PLC0415  listing sessions does not need it
 
         prefixes = (typed,) if typed.startswith(ID_START) else (typed, ID_START + typed)
         queries = [SessionQuery(id_prefix=prefix, everywhere=everywhere) for prefix in prefixes]
@@ -131,7 +131,7 @@ class SessionReader:
 
     def get_last_session(self) -> SessionInfo:
         """Return the session that was last used at this place. Raise `NotFoundError` if there is none."""
-        from weft.session.tree import LAST_USED, to_no_last_session  # noqa: PLC0415  listing sessions does not need it
+        from weft.session.selection import LAST_USED, to_no_last_session  # noqa: PLC0415  listing sessions does not need it
 
         found = self.find_last_session()
         if found is None:
@@ -141,7 +141,7 @@ class SessionReader:
     def find_last_session(self) -> SessionInfo | None:
         """Return the session that was last used at this place, None if there is none."""
         from weft.local.place import is_here  # noqa: PLC0415  listing sessions does not need it
-        from weft.session.tree import LAST_USED  # noqa: PLC0415  listing sessions does not need it
+        from weft.session.selection import LAST_USED  # noqa: PLC0415  listing sessions does not need it
 
         place = self.place()
         return next((each for each in self.iterate_sessions(LAST_USED) if is_here(each, place)), None)

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from weft.errors import ConflictError, InvalidInputError, RejectedError, ToolError
 from weft.local.comparison import compare_sessions, find_outcome
-from weft.local.sources import WorkspaceSources
 from weft.local.step_checkout import (
     RecordedSession,
     StepCheckout,
@@ -25,6 +24,7 @@ from weft.local.step_checkout import (
     list_session_steps,
     open_step_checkout,
 )
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import (
     AgentInput,
@@ -54,7 +54,7 @@ from weft.tool.contract import AnyTool, RawArguments, ToolContext, ToolResult, s
 from weft.undo.step_files import StepFiles, read_step_files
 
 if TYPE_CHECKING:  # for types alone: they have no value when the program runs
-    from weft.local.sources import Engine
+    from weft.local.workspace_sources import Engine
 
 MEMORY: Final = "memory:"
 NO_RESULT: Final = "the recording has no result for this call, and the replay ends here"

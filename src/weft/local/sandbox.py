@@ -15,6 +15,7 @@ from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, WeftError
 from weft.host.paths import Paths
 from weft.host.processes import tool_environment
+from weft.model.project import is_within
 from weft.project.checkout import find_checkout, find_git_directories
 from weft.sandbox.policy import NO_SANDBOX, Sandbox, SandboxPolicy
 from weft.trust.decision import is_trusted
@@ -100,7 +101,7 @@ def build_sandbox(settings: SandboxSettings, scope: ConfigScope) -> SandboxState
     from weft.sandbox.backends import find_sandbox  # noqa: PLC0415  few configure a sandbox
 
     policy = to_sandbox_policy(settings, scope)
-    inside = [path for path in policy.hidden if any(_is_in(path, each) for each in policy.writable)]
+    inside = [path for path in policy.hidden if any(is_within(path, each) for each in policy.writable)]
     if inside:
         return _to_missing_sandbox(
             settings, f"{inside[0]} must be hidden, but is inside a writable directory"
@@ -138,8 +139,8 @@ def to_sandbox_policy(settings: SandboxSettings, scope: ConfigScope) -> SandboxP
     readable = dict.fromkeys(
         path
         for path in map(_real, wanted)
-        if any(_is_in(path, each) for each in hidden)
-        and not any(_is_in(each, path) for each in hidden)
+        if any(is_within(path, each) for each in hidden)
+        and not any(is_within(each, path) for each in hidden)
         and not _contains_own_data(path, scope.paths)
     )
     return SandboxPolicy(
@@ -160,7 +161,7 @@ def _list_hidden(scope: ConfigScope) -> Iterator[str]:
 
 def _contains_own_data(path: str, paths: Paths) -> bool:
     """Return True if weft's keys, sessions or grants are inside the path."""
-    return any(_is_in(_real(own), path) for own in (paths.data, paths.config, paths.state, paths.cache))
+    return any(is_within(_real(own), path) for own in (paths.data, paths.config, paths.state, paths.cache))
 
 
 def _list_roots(scope: ConfigScope) -> list[str]:
@@ -176,7 +177,7 @@ def _list_protected(scope: ConfigScope) -> Iterator[str]:
     directory = _real(scope.directory)
     while True:
         yield from (os.path.join(directory, name) for name in CONFIGURATION_NAMES)
-        if not _is_in(directory, top) or directory == top:
+        if not is_within(directory, top) or directory == top:
             break
         directory = os.path.dirname(directory)
     if scope.worktree == os.sep or not os.path.lexists(os.path.join(top, ".git")):
@@ -219,11 +220,7 @@ def _expand_paths(paths: Iterable[str], home: str) -> Iterator[str]:
 
 def _drop_nested(paths: Iterable[str]) -> tuple[str, ...]:
     found = list(dict.fromkeys(paths))
-    return tuple(path for path in found if not any(path != each and _is_in(path, each) for each in found))
-
-
-def _is_in(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
+    return tuple(path for path in found if not any(path != each and is_within(path, each) for each in found))
 
 
 def _real(path: str) -> str:

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from weft.errors import ConflictError, DirectoryError, GitError, SnapshotMissingError
 from weft.host.tasks import run_to_completion
-from weft.local.sources import WorkspaceSources
 from weft.local.undo import make_undo_settings, open_undo_snapshots
+from weft.local.workspace_sources import WorkspaceSources
 from weft.local.worktrees import EnteredWorktree, run_silently
 from weft.model.project import Place, get_root
 from weft.model.session import SessionInfo

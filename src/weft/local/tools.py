@@ -17,14 +17,14 @@ from weft.host.tasks import OnDemand, open_on_demand
 from weft.model.agent import Skill
 from weft.model.project import Place
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
-from weft.tool.diagnostic import Diagnostics
+from weft.tool.language_servers import Diagnostics
 from weft.tool.registry import ToolSetup
 from weft.tool.shell.jobs import BackgroundJobs, open_jobs
 from weft.tool.skill import SkillSource
 from weft.tool.websearch import SERVICE_URL
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
-    from weft.local.project_programs import ProjectPrograms
+    from weft.local.helper_programs import HelperPrograms
 
 
 class HelperSettings(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class HelperSettings(Struct, frozen=True, kw_only=True):
 class LazyLanguageServers:
     """The language servers of a directory. The code that runs them is loaded when a tool first reads or changes a file."""
 
-    def __init__(self, programs: OnDemand[ProjectPrograms]) -> None:
+    def __init__(self, programs: OnDemand[HelperPrograms]) -> None:
         self._programs = programs
 
     async def diagnose(self, *paths: str) -> Diagnostics:
@@ -61,7 +61,7 @@ class ToolHelpers(Struct, frozen=True, kw_only=True):
     """The formatters, language servers and background jobs of one directory, and the environment of its programs."""
 
     environment: Mapping[str, str]
-    programs: OnDemand[ProjectPrograms]
+    programs: OnDemand[HelperPrograms]
     jobs: BackgroundJobs
 
 
@@ -71,8 +71,8 @@ async def open_tool_helpers(
 ) -> AsyncIterator[ToolHelpers]:
     """Open the helpers. A program starts when it is first needed; leaving the context ends all of them."""
 
-    def make_programs(tasks: asyncio.TaskGroup) -> ProjectPrograms:
-        from weft.local.project_programs import ProjectPrograms  # noqa: PLC0415  only work on files needs it
+    def make_programs(tasks: asyncio.TaskGroup) -> HelperPrograms:
+        from weft.local.helper_programs import HelperPrograms  # noqa: PLC0415  only work on files needs it
         from weft.tool.programs import ProgramContext  # noqa: PLC0415  only work on files needs it
 
         context = ProgramContext(
@@ -82,7 +82,7 @@ async def open_tool_helpers(
             trusted=settings.trusted,
             sandbox=settings.sandbox,
         )
-        return ProjectPrograms(settings.loaded, settings.flags, context, tasks)
+        return HelperPrograms(settings.loaded, settings.flags, context, tasks)
 
     async with (
         open_on_demand(make_programs, lambda made: made.close()) as programs,

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from weft.errors import ProviderError
 from weft.local.comparison import list_own_steps, read_changes
-from weft.local.sources import WorkspaceSources
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts
 from weft.model.part import ModelRef

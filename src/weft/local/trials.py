@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from weft.errors import ConflictError, InvalidInputError, SessionBusyError
 from weft.host.tasks import run_to_completion
-from weft.local.comparison import compare_sessions, find_top, get_top
-from weft.local.sources import WorkspaceSources
+from weft.local.comparison import compare_sessions, find_existing_top, get_top
 from weft.local.step_checkout import check_project, get_place_repository, open_step_checkout
+from weft.local.workspace_sources import WorkspaceSources
 from weft.local.worktrees import (
     EnteredWorktree,
     copy_trust,
@@ -145,7 +145,7 @@ class LocalTrials:
             return await asyncio.to_thread(_commit_present, repository.checkouts)
         check_project(self._runtime, source)
         if input.at is None:
-            top = await asyncio.to_thread(find_top, source.directory) or repository.top
+            top = await asyncio.to_thread(find_existing_top, source.directory) or repository.top
             return await asyncio.to_thread(_commit_present, WorktreeGit(self._sources.env, top))
         async with open_step_checkout(self._runtime, self._sources, source) as checkout:
             history = await self._runtime.store.list_messages(source.id)
@@ -202,7 +202,7 @@ class LocalTrials:
             made = await create(runtime.maker, SessionInput(title=title), directory=directory)
             session = await runtime.journal.edit(made.id, edit)
         else:
-            top = await asyncio.to_thread(find_top, source.directory) or source.directory
+            top = await asyncio.to_thread(find_existing_top, source.directory) or source.directory
             renamed = {top: worktree.directory}
 
             def edit_fork(
@@ -286,7 +286,7 @@ class LocalTrials:
         command = input.check or trial.check
         if not command:
             raise InvalidInputError("check", "there is no command", hint="name one, such as make test")
-        top = await asyncio.to_thread(find_top, session.directory)
+        top = await asyncio.to_thread(find_existing_top, session.directory)
         if top is None:
             return session
         git = WorktreeGit(self._sources.env, top)

@@ -12,15 +12,16 @@ from weft.config.secrets import list_secret_values, mask_secrets
 from weft.errors import GitError, NotFoundError, UnsupportedError
 from weft.host.git import Git
 from weft.host.tasks import OnDemand
-from weft.local.sources import WorkspaceSources
 from weft.local.tools import ToolHelpers
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.agent import AgentInfo, Skill
 from weft.model.damage import Damage
 from weft.model.event import ProjectUpdated
 from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID
 from weft.model.part import ModelRef
-from weft.model.project import Project, TrustReport
+from weft.model.project import Project
+from weft.model.trust import TrustReport
 from weft.model.workspace import (
     AnyMcpStatus,
     FormatterStatus,

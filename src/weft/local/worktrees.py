@@ -15,7 +15,7 @@ from weft.host.now import now
 from weft.host.paths import Paths, paths_from
 from weft.host.processes import OnOutput, ProcessCommand, run_command, tool_environment
 from weft.local.reader import SessionReader
-from weft.model.project import Place
+from weft.model.project import Place, is_within
 from weft.model.session import SessionInfo
 from weft.model.workspace import WorktreeInfo
 from weft.project.checkout import find_checkout
@@ -136,8 +136,7 @@ def find_session_worktree(session: SessionInfo, env: Mapping[str, str]) -> str |
 
 def works_in(session: SessionInfo, worktree: Worktree) -> bool:
     """Return True if a session works in a worktree."""
-    path, directory = os.path.realpath(session.directory), os.path.realpath(worktree.directory)
-    return path == directory or path.startswith(directory + os.sep)
+    return is_within(os.path.realpath(session.directory), os.path.realpath(worktree.directory))
 
 
 def discard_unused(repository: WorktreeRepository, entered: EnteredWorktree) -> None:

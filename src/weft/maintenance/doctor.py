@@ -233,7 +233,7 @@ def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[Doctor
         return [
             DoctorFinding(severity="note", area=STORE_AREA, what=f"there is no store at {target.root} yet")
         ]
-    store = target.open_store()
+    store = target.open_maintenance()
     # A newer format raises here: we do not judge what we do not know.
     outdated = [OLD_FORMAT] if store.is_outdated() else []
     found = [
@@ -387,7 +387,7 @@ def examine_projects(reader: StoreReader) -> list[DoctorFinding]:
 
 def examine_index(target: DoctorInput) -> list[DoctorFinding]:
     """Report a broken index. A missing or outdated one is not reported: it is rebuilt when it is used."""
-    broken = target.open_store().check_index()
+    broken = target.open_maintenance().check_index()
     return (
         []
         if broken is None

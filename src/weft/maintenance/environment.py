@@ -9,19 +9,12 @@ from msgspec import Struct
 from weft.config.load import LoadedConfig, load_config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, WeftError
-from weft.host.machine import (
-    NETWORK_FILE_SYSTEMS,
-    find_existing,
-    find_file_system,
-    find_git_version,
-    get_free_space,
-    get_public_mode,
-)
+from weft.host.machine import find_existing, find_git_version, get_free_space, get_public_mode
+from weft.host.mounts import find_network_file_system
 from weft.host.paths import Paths
 from weft.model.health import DoctorFinding, FindingItem
 from weft.project.checkout import find_checkout
-from weft.store.maintenance import StoreMaintenance, open_maintenance
-from weft.store.opencode_database import find_sqlite_fault, sqlite_version
+from weft.store.maintenance import StoreMaintenance, get_sqlite_version, open_maintenance
 from weft.store.url import find_store_path
 
 OLDEST_GIT = (2, 22)
@@ -43,7 +36,7 @@ class DoctorInput(Struct, frozen=True, kw_only=True):
         """The path of the store; the data directory, if the store is not on a disk of this machine."""
         return find_store_path(self.url) or self.paths.data
 
-    def open_store(self) -> StoreMaintenance:
+    def open_maintenance(self) -> StoreMaintenance:
         return open_maintenance(self.url, cache=self.paths.cache)
 
     def load_config(self) -> LoadedConfig:
@@ -67,12 +60,8 @@ def examine_environment(target: DoctorInput) -> list[DoctorFinding]:
 def _check_versions(target: DoctorInput) -> Iterator[DoctorFinding]:
     python = ".".join(str(number) for number in sys.version_info[:3])
     yield DoctorFinding(
-        severity="note", area="environment", what=f"Python {python}, SQLite {sqlite_version()}"
+        severity="note", area="environment", what=f"Python {python}, SQLite {get_sqlite_version()}"
     )
-    if fault := find_sqlite_fault():
-        yield DoctorFinding(
-            severity="note", area="environment", what=fault, means="the index of sessions uses it"
-        )
     git = find_git_version(target.env)
     if not git:
         yield DoctorFinding(
@@ -117,7 +106,7 @@ def _check_free_space(target: DoctorInput) -> Iterator[DoctorFinding]:
 def _is_our_store(target: DoctorInput) -> bool:
     """Return False for a file of another program, which the store reports and nothing here may change."""
     try:
-        target.open_store().check_format()
+        target.open_maintenance().check_format()
     except WeftError:
         return False
     return True
@@ -156,8 +145,7 @@ def _check_permissions(target: DoctorInput) -> Iterator[DoctorFinding]:
 
 
 def _check_file_system(target: DoctorInput) -> Iterator[DoctorFinding]:
-    kind = find_file_system(target.root)
-    if kind in NETWORK_FILE_SYSTEMS:
+    if kind := find_network_file_system(target.root):
         yield DoctorFinding(
             severity="warning",
             area="environment",

@@ -32,7 +32,7 @@ class FindingRepairer:
     """Repairs findings item by item. A failure does not stop the others."""
 
     def __init__(self, target: DoctorInput) -> None:
-        self._store = target.open_store()
+        self._store = target.open_maintenance()
         self._repairer = self._store.make_repairer(LABEL, now=target.now)
 
     @property

@@ -41,6 +41,11 @@ def mark_unknown(text: str) -> str:
     return f"{UNKNOWN_START}{text.replace(UNKNOWN_START, '').replace(UNKNOWN_END, '').lstrip()}{UNKNOWN_END}"
 
 
+def has_hole(text: str) -> bool:
+    """Return True if a part of a command is unknown. Such a part is a hole in its text."""
+    return UNKNOWN_START in text
+
+
 class CallRef(Wire, frozen=True, kw_only=True):
     """The tool call that a request is about."""
 

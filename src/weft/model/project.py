@@ -1,4 +1,4 @@
-"""Projects, the place in one where a session works, and the trust in one. Sessions outside of a repository belong to `global`."""
+"""Projects, and the place in one where a session works. Sessions outside of a repository belong to `global`."""
 
 from typing import Literal
 
@@ -60,62 +60,10 @@ def is_at(place: Place, directory: str) -> bool:
     if place.worktree == "/":
         return directory == root
     checkouts = (place.project.worktree, *place.project.sandboxes)
-    nested = [top for top in checkouts if top != root and _is_within(top, root)]
-    return _is_within(directory, root) and not any(_is_within(directory, top) for top in nested)
+    nested = [top for top in checkouts if top != root and is_within(top, root)]
+    return is_within(directory, root) and not any(is_within(directory, top) for top in nested)
 
 
-def _is_within(path: str, top: str) -> bool:
+def is_within(path: str, top: str) -> bool:
+    """Return True if a path is a directory or below it. Both are compared as they are written: links are not resolved."""
     return path == top or path.startswith(top.rstrip("/") + "/")
-
-
-# --- trust ---
-
-HeldKind = Literal[
-    "provider",
-    "mcp",
-    "plugin",
-    "hook",
-    "tool",
-    "command",
-    "formatter",
-    "lsp",
-    "skill",
-    "instructions",
-    "setting",
-    "substitution",
-    "link",
-]
-TrustReason = Literal["environment", "configured", "given", "refused", "changed", "unknown"]
-
-
-class HeldItem(Struct, frozen=True, kw_only=True):
-    """A setting or file that is held back. `path` is its file, `does` what it would do. Neither contains a secret,
-    because placeholders are not resolved.
-    """
-
-    kind: HeldKind
-    name: str
-    path: str
-    does: str
-
-
-class TrustChange(Struct, frozen=True, kw_only=True):
-    """A file that has changed since the person trusted the project."""
-
-    what: Literal["new", "changed"]
-    name: str
-
-
-class TrustReport(Wire, frozen=True, kw_only=True):
-    """Whether the project at `path` is trusted and why, what changed since, and what it brings along.
-
-    `fingerprint` names the state that this report is about. A request to trust the project repeats it, so that nothing is trusted
-    that has changed since the report was read.
-    """
-
-    path: str
-    trusted: bool
-    why: TrustReason
-    changes: tuple[TrustChange, ...] = always(())
-    held: tuple[HeldItem, ...] = always(())
-    fingerprint: str

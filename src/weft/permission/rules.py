@@ -9,7 +9,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from weft.model.agent import AgentInfo
-from weft.model.permission import EDIT_TOOLS, UNKNOWN_END, UNKNOWN_START, Action, Rule, Ruleset, Rulesets
+from weft.model.permission import (
+    EDIT_TOOLS,
+    UNKNOWN_END,
+    UNKNOWN_START,
+    Action,
+    Rule,
+    Ruleset,
+    Rulesets,
+    has_hole,
+)
 from weft.model.session import SessionInfo, get_weft_data
 
 _WILDCARDS = {"*": ".*", "?": "."}
@@ -40,10 +49,6 @@ _HOLES: Final = f"{UNKNOWN_START}[^{UNKNOWN_END}]*(?:{UNKNOWN_END}|$)"
 MAX_TEXT_CHARS: Final = 4000
 # Each hole that may be empty doubles the number of texts to match.
 MAX_OPTIONAL_HOLES: Final = 4
-
-
-def has_hole(text: str) -> bool:
-    return UNKNOWN_START in text
 
 
 def surely_matches(text: str, pattern: str) -> bool:
@@ -228,6 +233,18 @@ def narrow(own: Iterable[Ruleset], inherited: Iterable[Ruleset]) -> Rulesets:
         if ruleset not in rulesets:
             rulesets.append(ruleset)
     return tuple(rulesets)
+
+
+def make_child_rules(rules: Ruleset | None, parent: SessionInfo) -> Ruleset | None:
+    """Return the rules of a child, followed by its parent's rules that deny or ask.
+
+    The last matching rule wins, so the parent's rules come last. Its rules that allow are left out: they would override what the
+    child is denied. OpenCode ignores the parent's rules, so that a child may do what its parent may not.
+    """
+    restrictions = tuple(rule for rule in parent.permission or () if rule.action != "allow")
+    if not restrictions:
+        return rules
+    return (*(rule for rule in rules or () if rule not in restrictions), *restrictions)
 
 
 def judge(permission: str, pattern: str, rulesets: Sequence[Ruleset]) -> Rule:

@@ -14,16 +14,15 @@ from weft.model.message import AnyFormat, JsonFormat, MessageWithParts, OtherFor
 from weft.model.part import AgentPart, AnyPart, FilePart, ModelRef, Moment, SubtaskPart, TextPart
 from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
-from weft.permission.rules import switch_tools
+from weft.permission.rules import make_child_rules, switch_tools
 from weft.plugin.hooks import CHAT_MESSAGE, ChatMessage
 from weft.run.attachments import attach
 from weft.run.decide import find_newest_prompt
+from weft.run.hooks import merge_hooked_prompt, to_prompt_hook_input
 from weft.run.json_schema import check_schema
-from weft.run.prompt_hooks import merge_hooked_prompt, to_hook_input
 from weft.run.request import get_variant
 from weft.run.runtime import Runtime
 from weft.session.lifecycle import make_touch
-from weft.session.tree import make_child_rules
 
 PART_TYPES: dict[type[AnyPartInput], type[AnyPart]] = {
     TextInput: TextPart,
@@ -88,7 +87,7 @@ async def _apply_hooks(
     if not runtime.hooks.any(CHAT_MESSAGE):
         return message, parts
     original = ChatMessage(message=message, parts=parts)
-    hook_input = to_hook_input(input, message)
+    hook_input = to_prompt_hook_input(input, message)
     hooked = merge_hooked_prompt(
         await runtime.hooks.ask(CHAT_MESSAGE, hook_input, original), original, runtime.mint
     )

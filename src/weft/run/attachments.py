@@ -200,6 +200,8 @@ def decode_data_text(url: str) -> str:
     return raw.decode("utf-8", "replace")
 
 
+# --- mentions in a text ---
+
 MENTION = r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)"
 # Lines of a file, as OpenCode's terminal writes them: `src/main.py#10-20` or `src/main.py#10`.
 LINE_RANGE = r"(?a)(?P<file>.+)#(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Any
+from typing import Any, Protocol
 
 from weft.context.notes import (
     PLAN_AGENT,
@@ -24,7 +24,7 @@ from weft.context.notes import (
 from weft.context.system import Briefing, Environment
 from weft.errors import DocumentError
 from weft.host.files import make_directory
-from weft.model.agent import Instruction
+from weft.model.agent import Instruction, ReadInstructions
 from weft.model.event import Event, PartUpdated
 from weft.model.ids import Mint
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage, find_end
@@ -40,24 +40,47 @@ from weft.store.contract import Key
 PINNED_SOURCE = "notes pinned to this session"
 
 
+class BriefingSettings(Protocol):
+    """The part of a `Runtime` that goes into a briefing and the notes about it."""
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def platform(self) -> str: ...
+
+    @property
+    def instructions(self) -> ReadInstructions: ...
+
+    @property
+    def plans(self) -> str: ...
+
+    @property
+    def plan_files(self) -> bool: ...
+
+
 async def prepare_briefing(
     runtime: Runtime, session: SessionInfo, transcript: Transcript, prompt: UserMessage
 ) -> Briefing:
     """Return the briefing of a session. If its prompt has no answer yet, append notes to the prompt about what changed since."""
-    pinned = to_pinned_instructions(session)
     briefing = await get_briefing(runtime, session)
     history, message = transcript.messages(), transcript.find(prompt.id)
-    if message is not None and not is_answered(history, prompt):
+    if message is not None and not was_seen(history, prompt):
         current = apply_history_notes(briefing, history)
-        notes: list[ContextNote] = []
+        notes = list_session_notes(session, runtime.place, history)
         # A briefing that this run made is up to date: no need to read all instructions again.
-        if session.id not in runtime.new_briefings or current is not briefing or pinned:
-            notes = list_notes(current, await _make_briefing(runtime, current.instructions, pinned))
-        data = get_weft_data(session)
-        moves = list_move_notes(data.arrived, get_root(runtime.place), history)
-        notes = [*moves, *list_resume_notes(data.resumed, history), *notes]
+        if session.id not in runtime.new_briefings or current is not briefing or get_weft_data(session).notes:
+            now = runtime.clock.now()
+            notes += list_notes(
+                current, await asyncio.to_thread(make_briefing, runtime, session, now, current.instructions)
+            )
         runtime.new_briefings.discard(session.id)
-        notes += await _list_plan_notes(runtime, session, history, message)
+        if runtime.plan_files:
+            plan_notes = await asyncio.to_thread(list_plan_notes, runtime, session, history, message)
+            notes += plan_notes
+            if plan_notes and prompt.agent == PLAN_AGENT:
+                path = get_plan_path(session, runtime.place, runtime.plans)
+                await asyncio.to_thread(make_directory, os.path.dirname(path))
         await _store_notes(runtime, transcript, prompt, notes)
     return briefing
 
@@ -70,7 +93,7 @@ async def get_briefing(runtime: Runtime, session: SessionInfo) -> Briefing:
     stored = [read_briefing(await runtime.store.find_value(key)) for key in keys]
     briefing = next((each for each in stored if each is not None), None)
     if briefing is None:
-        briefing = await _make_briefing(runtime, (), to_pinned_instructions(session))
+        briefing = await asyncio.to_thread(make_briefing, runtime, session, runtime.clock.now())
         runtime.new_briefings.add(session.id)
     if stored[0] is None:
         await runtime.store.put_value(keys[0], to_plain(briefing))
@@ -93,14 +116,14 @@ def read_briefing(stored: Any) -> Briefing | None:
         return None
 
 
-async def _make_briefing(
-    runtime: Runtime, earlier: Sequence[Instruction], pinned: tuple[Instruction, ...]
+def make_briefing(
+    settings: BriefingSettings, session: SessionInfo, now: int, earlier: Iterable[Instruction] = ()
 ) -> Briefing:
-    """Return a briefing of the current state. Texts of the `earlier` instructions need not be fetched again."""
+    """Return a briefing of the current state. It reads files. Texts of the `earlier` instructions need not be fetched again."""
     earlier_texts = {each.source: each.text for each in earlier}
     return Briefing(
-        environment=to_environment(runtime.place, runtime.platform, runtime.clock.now()),
-        instructions=(*await asyncio.to_thread(runtime.instructions, earlier_texts), *pinned),
+        environment=to_environment(settings.place, settings.platform, now),
+        instructions=(*settings.instructions(earlier_texts), *to_pinned_instructions(session)),
     )
 
 
@@ -123,7 +146,7 @@ def to_environment(place: Place, platform: str, now: int) -> Environment:
     )
 
 
-def is_answered(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
+def was_seen(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
     """Return True if a model has completed an answer to the prompt, and so has seen it in its current form.
 
     An answer that only holds the call of a subtask does not count: no model made it.
@@ -143,17 +166,30 @@ def is_answered(history: Sequence[MessageWithParts], prompt: UserMessage) -> boo
     )
 
 
-async def _list_plan_notes(
-    runtime: Runtime, session: SessionInfo, history: list[MessageWithParts], prompt: MessageWithParts
+def list_session_notes(
+    session: SessionInfo, place: Place, history: Sequence[MessageWithParts]
 ) -> list[ContextNote]:
+    """Return the notes that a session came from another machine, unless the history has them."""
+    data = get_weft_data(session)
+    return [
+        *list_move_notes(data.arrived, get_root(place), history),
+        *list_resume_notes(data.resumed, history),
+    ]
+
+
+def list_plan_notes(
+    settings: BriefingSettings,
+    session: SessionInfo,
+    history: Sequence[MessageWithParts],
+    prompt: MessageWithParts,
+) -> list[ContextNote]:
+    """Return the note for a prompt about the file of the plan, unless the prompt has it. It looks whether the file exists."""
     info = prompt.info
-    if not runtime.plan_files or has_plan_note(prompt) or not isinstance(info, UserMessage):
+    if not settings.plan_files or has_plan_note(prompt) or not isinstance(info, UserMessage):
         return []
-    path = get_plan_path(session, runtime.place, runtime.plans)
+    path = get_plan_path(session, settings.place, settings.plans)
     earlier_messages = history[: find_end(info.id, (message.info.id for message in history))]
-    note = make_plan_note(earlier_messages, info, path, exists=await asyncio.to_thread(os.path.exists, path))
-    if note is not None and info.agent == PLAN_AGENT:
-        await asyncio.to_thread(make_directory, os.path.dirname(path))
+    note = make_plan_note(earlier_messages, info, path, exists=os.path.exists(path))
     return [] if note is None else [note]
 
 

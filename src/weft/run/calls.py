@@ -23,7 +23,7 @@ from weft.errors import (
     UnansweredError,
     WeftError,
 )
-from weft.host.processes import identify_machine, remove_record
+from weft.host.processes import remove_record
 from weft.host.tasks import Deadline
 from weft.model.agent import AgentInfo
 from weft.model.ids import MessageID, SessionID
@@ -49,7 +49,7 @@ from weft.run.doom import (
     was_blocked,
     was_interrupted,
 )
-from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_hook_input
+from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_call_hook_input
 from weft.run.json_schema import check_handed_value
 from weft.run.processor import CallDone, CallFailed, CallNoted, CallReported, CallStarted
 from weft.run.runtime import Runtime
@@ -149,7 +149,7 @@ async def execute_call(
     Plugins come first: the arguments that they return are those that are checked against the rules and used.
     """
     try:
-        hooked = await apply_before_hooks(hooks, to_hook_input(call, context.session_id))
+        hooked = await apply_before_hooks(hooks, to_call_hook_input(call, context.session_id))
         result = await apply_after_hooks(hooks, hooked, await _run_tool(tool, hooked.args, context))
         result = await truncate_result(result, context.resources.spill)
     except BlockedError as error:
@@ -443,6 +443,8 @@ class ToolCalls:
         return None
 
     def _complete_evidence(self, evidence: CallEvidence) -> CallEvidence:
+        from weft.host.machine import identify_machine  # noqa: PLC0415  few calls note anything
+
         covered = self._runtime.undo_context.snapshots.coverage().extent == "all"
         return replace(evidence, machine=identify_machine(), covered=covered)
 

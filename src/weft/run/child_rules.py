@@ -14,7 +14,7 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import CompletedState, ErrorState, ModelRef, TextPart, ToolPart
 from weft.model.permission import Rule, Ruleset, Rulesets
 from weft.model.session import SessionInfo, get_weft_data, with_weft_data
-from weft.session.tree import make_child_rules
+from weft.permission.rules import make_child_rules
 
 NO_ANSWER = "The subagent ended without an answer."
 
@@ -30,9 +30,7 @@ def get_child_text(answer: MessageWithParts, child: SessionID) -> str:
     text = _find_last_text(answer)
     if info.error is not None:
         before = f"\nBefore that it said: {text}" if text else ""
-        raise ToolError(
-            f"The subagent failed: {describe_failure(info.error)}.{before}\n{_suggest_retry(child)}"
-        )
+        raise ToolError(f"The subagent failed: {format_cause(info.error)}.{before}\n{_suggest_retry(child)}")
     return text or _list_errors(answer)
 
 
@@ -42,7 +40,7 @@ def to_deadline_error(child: SessionID, error: DeadlineError) -> ToolError:
     return ToolError(f"{message[:1].upper()}{message[1:]}. {_suggest_retry(child)}")
 
 
-def describe_failure(failure: AnyFailure) -> str:
+def format_cause(failure: AnyFailure) -> str:
     """Return the message of a failure without its full stop, or its name if it has no message."""
     data = failure.data
     message = data.get("message", "") if isinstance(data, dict) else getattr(data, "message", "")

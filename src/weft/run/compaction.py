@@ -26,10 +26,17 @@ def exceeds_context(
 ) -> bool:
     """Return True if the next request is expected not to fit the model's context."""
     model = find_next_model(runtime, prompt)
-    if not runtime.compaction.auto or model is None:
+    if model is None:
         return False
-    limit = find_request_limit(model, runtime.output_limit, find_threshold(runtime.compaction, model))
+    limit = find_compaction_limit(runtime.compaction, model, runtime.output_limit)
     return limit is not None and project_tokens(history, overhead=overhead) > limit
+
+
+def find_compaction_limit(compaction: CompactionPolicy, model: Model, output_limit: int) -> int | None:
+    """Return how many tokens a request may have before the session is compacted; None if it never is by itself."""
+    if not compaction.auto:
+        return None
+    return find_request_limit(model, output_limit, find_threshold(compaction, model))
 
 
 async def compute_overhead(runtime: Runtime, session: SessionInfo, prompt: UserMessage) -> int:

@@ -1,4 +1,4 @@
-"""Call plugin hooks on requests, tool calls and finished text."""
+"""Call plugin hooks on prompts, requests, tool calls and finished text, and merge what they change."""
 
 from typing import Any, Final
 
@@ -8,10 +8,13 @@ from msgspec.structs import replace
 from weft.context.history import to_model_messages
 from weft.context.system import read_text
 from weft.context.view import ShownHistory, View
+from weft.errors import InvalidInputError
 from weft.model.catalog import Model
 from weft.model.event import Event, PartUpdated
-from weft.model.ids import SessionID
-from weft.model.part import TextPart
+from weft.model.ids import Mint, SessionID
+from weft.model.input import PromptInput
+from weft.model.message import UserMessage
+from weft.model.part import AgentPart, AnyPart, FilePart, SubtaskPart, TextPart
 from weft.plugin.hooks import (
     CHAT_HEADERS,
     CHAT_PARAMS,
@@ -25,6 +28,8 @@ from weft.plugin.hooks import (
     CallHookInput,
     CallOutcome,
     ChatHeaders,
+    ChatMessage,
+    ChatMessageInput,
     ChatParams,
     ChatRequest,
     Compacting,
@@ -40,6 +45,8 @@ from weft.provider.contract import ModelRequest
 from weft.run.processor import CallStarted, Processor
 from weft.tool.contract import ToolResult
 from weft.tool.truncate import truncate
+
+# --- requests ---
 
 
 async def apply_request_hooks(
@@ -122,6 +129,8 @@ async def get_summary_prompt(hooks: Hooks, session: SessionID) -> str:
     return changed.prompt or "\n\n".join((default, *(line for line in changed.context if line)))
 
 
+# --- tool calls ---
+
 WEFT_KEY: Final = "weft"
 TRUNCATED_KEY: Final = "truncated"
 
@@ -137,7 +146,7 @@ class HookedCall(Struct, frozen=True, kw_only=True):
         return self.args != self.input.args
 
 
-def to_hook_input(call: CallStarted, session: SessionID) -> CallHookInput:
+def to_call_hook_input(call: CallStarted, session: SessionID) -> CallHookInput:
     return CallHookInput(tool=call.tool, session_id=session, call_id=call.call_id, args=call.input)
 
 
@@ -168,6 +177,9 @@ async def _change_result(hooks: Hooks, call: HookedCall, result: ToolResult) -> 
     return replace(result, title=changed.title, output=changed.output, metadata=metadata)
 
 
+# --- finished text ---
+
+
 async def apply_text_hooks(hooks: Hooks, processor: Processor, events: list[Event]) -> list[Event]:
     """Let plugins change a text that has ended. The changed text replaces the streamed one."""
     if not hooks.any(TEXT_COMPLETE):
@@ -182,3 +194,57 @@ async def _change_text(hooks: Hooks, processor: Processor, event: Event) -> Even
     hook_input = TextHookInput(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
     changed = await hooks.ask(TEXT_COMPLETE, hook_input, FinishedText(text=part.text))
     return event if changed.text == part.text else processor.replace_text(part, changed.text)
+
+
+# --- prompts ---
+
+# A hook may change text, add and remove parts, and name another agent or model. Ids, session and time of the prompt are restored
+# silently, since a hook that adds a part has to write some id into it.
+HOOK_FIELD: Final = "chat.message"
+PROMPT_PART_TYPES: Final = (TextPart, FilePart, AgentPart, SubtaskPart)
+
+
+def to_prompt_hook_input(input: PromptInput, message: UserMessage) -> ChatMessageInput:
+    """Return the prompt as the caller sent it, before defaults were filled in."""
+    return ChatMessageInput(
+        session_id=message.session_id,
+        agent=input.agent,
+        model=input.model,
+        message_id=input.message_id,
+        variant=input.variant,
+    )
+
+
+def merge_hooked_prompt(hooked: ChatMessage, original: ChatMessage, mint: Mint) -> ChatMessage:
+    """Return the prompt of a hook with our session, message and time, and its parts in their order.
+
+    Parts are stored in the order of their ids, so all parts behind a new one get new ids. Raise `InvalidInputError` if a part
+    has a type that no prompt can have, or if no part is left.
+    """
+    message = replace(
+        hooked.message,
+        id=original.message.id,
+        session_id=original.message.session_id,
+        time=original.message.time,
+    )
+    if message.model != original.message.model and message.fallback == original.message.fallback:
+        message = replace(message, fallback=())  # the fallbacks belonged to the model that was replaced
+    remaining_ids = [part.id for part in original.parts]
+    parts: list[AnyPart] = []
+    for part in hooked.parts:
+        if not isinstance(part, PROMPT_PART_TYPES):
+            raise InvalidInputError(
+                HOOK_FIELD, f"a plugin put a part of the type {_get_type(part)!r} into a prompt"
+            )
+        if part.id in remaining_ids:
+            id, remaining_ids = part.id, remaining_ids[remaining_ids.index(part.id) + 1 :]
+        else:
+            id, remaining_ids = mint.part(), []
+        parts.append(replace(part, id=id, session_id=message.session_id, message_id=message.id))
+    if not parts and original.parts:
+        raise InvalidInputError(HOOK_FIELD, "a plugin left nothing of the prompt")
+    return ChatMessage(message=message, parts=tuple(parts))
+
+
+def _get_type(part: object) -> str:
+    return str(getattr(part, "type", type(part).__name__))

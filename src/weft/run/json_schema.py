@@ -20,6 +20,8 @@ from weft.provider.contract import ModelRequest, OutputFormat, ToolSpec
 from weft.run.decide import ModelStep
 from weft.run.processor import CallDone, CallFailed, CallStarted
 
+# --- request a value ---
+
 VALUE_TOOL_ABOUT: Final = (
     "Hand over the value that was asked for. Call it once, at the end: its arguments are the answer."
 )
@@ -152,6 +154,8 @@ def _adapt_ref(ref: Any) -> Any:
     )
 
 
+# --- check a value ---
+
 MAX_FAULTS: Final = 8
 MAX_FAULT_LENGTH: Final = 300
 
@@ -220,6 +224,8 @@ def _iterate_references(node: Any) -> Iterator[str]:
     for child in children:
         yield from _iterate_references(child)
 
+
+# --- decide when to stop ---
 
 VALUE_ACCEPTED = "The value was accepted."
 

@@ -147,7 +147,7 @@ class Runner:
                 leased = await self._open(session, release_unless_started)
             if session in self._runs:
                 leased.last_prompt = find_newest_human_prompt_id(leased.transcript.messages())
-            elif input.message_id is not None and is_answered(leased):
+            elif input.message_id is not None and has_nothing_left(leased):
                 mark_settled(leased)  # the client sent it before, and it is answered
                 self._announce_idle(session)
             else:
@@ -523,7 +523,7 @@ class Runner:
             await self._runtime.journal.commit(*settling, into=leased.transcript)
 
 
-def is_answered(leased: LeasedSession) -> bool:
+def has_nothing_left(leased: LeasedSession) -> bool:
     """Return True if nothing is left to answer."""
     return isinstance(decide(leased.transcript.messages()), StopRun)
 

@@ -25,8 +25,8 @@ from weft.permission.questions import QuestionGate
 from weft.permission.rules import hides_all
 from weft.plugin.hooks import NO_HOOKS, Hooks
 from weft.provider.registry import Registry
-from weft.session.budget import DirectoryBudgets
 from weft.session.lifecycle import SessionMaker
+from weft.session.reservations import DirectoryBudgets
 from weft.store.contract import Store
 from weft.tool.contract import AnyTool, ChildResult, ChildTask, ToolContext, ToolResources, refuse_spawn
 from weft.tool.mcp.contract import McpServers, NoMcpServers

@@ -48,7 +48,7 @@ from weft.run.budget import (
 from weft.run.decide import ModelStep, find_newest_prompt
 from weft.run.failure import BudgetTimeError
 from weft.run.runtime import Runtime
-from weft.session.budget import Allowance, Reservation
+from weft.session.reservations import Allowance, Reservation
 from weft.session.totals import is_behind, update_ledger
 
 # The tokens of the system prompt and the tools, until a provider has counted a request.

@@ -1,4 +1,4 @@
-"""Decide who may call the server: password, Host and Origin checks, and which directories are served."""
+"""Decide who may call the server: password, token, Host and Origin; and which directories are served."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ from msgspec import Struct
 from weft.api.tokens import TokenCheck
 from weft.errors import DirectoryNotServedError, InvalidInputError
 from weft.model.principal import ADMINISTRATOR, Caller
-from weft.model.project import Project
+from weft.model.project import Project, is_within
 from weft.server.metrics import UNKNOWN_ROUTE, RequestRecord
 from weft.server.page_login import COOKIE_HEADER, PAGE_HEADER, TOO_MANY_ATTEMPTS, PageLogins, is_page_path
 from weft.server.response import (
@@ -394,11 +394,6 @@ class _RecordedSend:
         await self._send(message)
 
 
-def is_below(path: str, top: str) -> bool:
-    """Return True if a path is a directory or below it. Both must be real paths."""
-    return path == top or path.startswith(top.rstrip(os.sep) + os.sep)
-
-
 def check_served(directory: str, projects: Iterable[Project]) -> None:
     """Raise `DirectoryNotServedError` if a directory is in no checkout of a project.
 
@@ -407,6 +402,6 @@ def check_served(directory: str, projects: Iterable[Project]) -> None:
     """
     for project in projects:
         for top in (project.worktree, *project.sandboxes):
-            if top.strip(os.sep) and is_below(directory, os.path.realpath(top)):
+            if top.strip(os.sep) and is_within(directory, os.path.realpath(top)):
                 return
     raise DirectoryNotServedError(directory)

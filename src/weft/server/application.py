@@ -16,6 +16,7 @@ from weft.errors import EndingError, StoreError
 from weft.model.ids import SessionID
 from weft.server.access import AccessMiddleware, Callers, get_caller
 from weft.server.http_server import HttpServer
+from weft.server.metrics import format_metric
 from weft.server.page_files import PageEndpoint, PartFileEndpoint, SessionPageEndpoint
 from weft.server.page_login import LOGIN_PATH, PAGE_ROOT, LoginEndpoint
 from weft.server.principals import PrincipalServers
@@ -25,22 +26,17 @@ from weft.server.response import (
     Receive,
     Scope,
     Send,
+    make_error_response,
     read_headers,
     send_error,
     send_result,
-    to_error_response,
 )
 from weft.server.route import DirectoryCall, Route, RouteResult, ServerCall
 from weft.server.routes.pty import PTY, PtySocket
 from weft.server.routes.sharing import SHARE_PATH, SHARE_ROOT
 from weft.server.routes.views import PART_FILE, SESSION_PAGE
 from weft.server.scopes import refuse_scope
-from weft.server.streams import (
-    DirectoryEventsEndpoint,
-    GlobalEventsEndpoint,
-    MetricsEndpoint,
-    ViewEventsEndpoint,
-)
+from weft.server.streams import DirectoryEventsEndpoint, GlobalEventsEndpoint, ViewEventsEndpoint
 
 METRICS_PATH = "/weft/metrics"
 # For a client that should send its request again. On a new connection it may reach another node.
@@ -190,14 +186,14 @@ class RouteEndpoint:
             await send_error(send, refusal)
             return
         if self._server.refuses(route):
-            await send_error(send, to_error_response(EndingError()), RETRY_HEADERS)
+            await send_error(send, make_error_response(EndingError()), RETRY_HEADERS)
             return
         try:
             result = await self._run(route, scope, receive)
         except BodyTooLargeError:
             await send_error(send, TOO_LARGE)
         except Exception as error:  # noqa: BLE001  report the error to this caller and keep serving the others
-            response = to_error_response(error)
+            response = make_error_response(error)
             self._server.event_metrics.store_errors += isinstance(error, StoreError)
             if response.ref is not None:
                 self._server.note(f"{response.ref}: {type(error).__name__}: {error}")
@@ -252,3 +248,30 @@ async def _answer_wrong_method(request: Request, _: Exception) -> Response:
 def _to_response(status: int, name: str, message: str) -> Response:
     error = ErrorResponse(status=status, name=name, message=message)
     return Response(error.body(), status_code=status, media_type="application/json")
+
+
+class MetricsEndpoint:
+    """`GET /weft/metrics`: metrics in the text format of Prometheus."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        server = self._server
+        directories = len(server.directories.list_open())
+        lines = [
+            *format_metric("weft_directories", "gauge", "Directories that are open.", directories),
+            *format_metric(
+                "weft_ending", "gauge", "Whether the server takes no more work.", server.shutting_down
+            ),
+            *server.event_metrics.lines(),
+            *server.request_metrics.lines(),
+            *await server.list_cluster_metrics(),
+        ]
+        headers = [
+            (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": ("\n".join(lines) + "\n").encode()})

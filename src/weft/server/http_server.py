@@ -26,10 +26,11 @@ from weft.errors import (
 from weft.model.event import Event, SessionDeleted
 from weft.model.ids import GLOBAL_PROJECT, SessionID
 from weft.model.principal import Caller
+from weft.model.project import is_within
 from weft.model.session import AnyStatus, Busy, SessionInfo
 from weft.model.workspace_event import GlobalDisposed
 from weft.page.view import BlockCache
-from weft.server.access import AccessPolicy, OnRequest, check_served, is_below
+from weft.server.access import AccessPolicy, OnRequest, check_served
 from weft.server.directories import (
     IDLE_SECONDS,
     ApiOpener,
@@ -283,7 +284,7 @@ class HttpServer:
         return await directories.get(directory)
 
     def _is_allowed(self, directory: str) -> bool:
-        return any(is_below(directory, each) for each in self._allowed)
+        return any(is_within(directory, each) for each in self._allowed)
 
     async def get_api(self, directory: str) -> Api:
         """Return the `Api` of a directory without checking whether callers may name it."""

@@ -18,9 +18,9 @@ from weft.server.response import (
     Receive,
     Scope,
     Send,
+    make_error_response,
     read_headers,
     send_error,
-    to_error_response,
 )
 from weft.web.files import ASSETS, PAGE_POLICY, WebFile, find_file, get_index, get_version
 
@@ -90,7 +90,7 @@ class SessionPageEndpoint:
             opened = await self._server.get_directory(self._server.resolve_directory(scope))
             export = await opened.api.export_session(SessionID(scope["path_params"]["sessionID"]))
         except WeftError as error:
-            await send_error(send, to_error_response(error))
+            await send_error(send, make_error_response(error))
             return
         from weft.page.document import render_page  # noqa: PLC0415  few requests ask for it
 
@@ -123,7 +123,7 @@ class PartFileEndpoint:
             file = _find_file_part(message.parts, PartID(params["partID"]))
             mime, content = read_data_url(file.url)
         except WeftError as error:
-            await send_error(send, to_error_response(error))
+            await send_error(send, make_error_response(error))
             return
         shown = mime if mime in PICTURE_TYPES else "application/octet-stream"
         kind = "inline" if mime in PICTURE_TYPES else "attachment"

@@ -66,7 +66,7 @@ class ErrorResponse(Struct, frozen=True, kw_only=True):
         return encode({"name": self.name, "data": data})
 
 
-def to_error_response(error: Exception) -> ErrorResponse:
+def make_error_response(error: Exception) -> ErrorResponse:
     """Return the response for an error. Unknown errors get status 500 and a reference to the log."""
     for kind, status in STATUS_BY_ERROR:
         if isinstance(error, kind):

@@ -14,6 +14,8 @@ from weft.api import Api
 from weft.errors import ConflictError, InvalidInputError
 from weft.model.ids import ALPHABET, HEX_LENGTH, PER_MS, WRAP, MessageID, SessionID
 
+# --- tickets ---
+
 TICKET_SECONDS: Final = 60
 MAX_TICKETS: Final = 1000
 
@@ -52,6 +54,8 @@ class Tickets:
             return None
         return issued
 
+
+# --- password attempts ---
 
 FREE_ATTEMPTS: Final = 5
 MAX_DELAY_SECONDS: Final = 5.0
@@ -112,6 +116,8 @@ def to_attempt_address(client: tuple[str, int] | None) -> str:
         return host
     return str(IPv6Network((host.partition("%")[0], IPV6_NETWORK_BITS), strict=False))
 
+
+# --- idempotency keys ---
 
 MAX_KEY_LENGTH: Final = 255
 HASH_LETTERS: Final = 7
@@ -194,6 +200,8 @@ def hash_to_letters(raw: bytes) -> str:
         letters.append(ALPHABET[rest])
     return "".join(letters)
 
+
+# --- requests to terminal clients ---
 
 MAX_TUI_REQUESTS: Final = 64
 TUI_POLL_SECONDS: Final = 25.0

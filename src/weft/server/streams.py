@@ -1,4 +1,4 @@
-"""Event streams over HTTP: one frame per event, each with an id to resume after; and the metrics endpoint."""
+"""Event streams over HTTP: one frame per event, each with an id to resume after."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -26,9 +26,9 @@ from weft.server.feed import (
     StreamStyle,
 )
 from weft.server.http_server import HttpServer
-from weft.server.metrics import EventMetrics, format_metric
+from weft.server.metrics import EventMetrics
 from weft.server.request import find_directory
-from weft.server.response import Receive, Scope, Send, read_headers, send_error, to_error_response
+from weft.server.response import Receive, Scope, Send, make_error_response, read_headers, send_error
 from weft.server.resume import MissedEventReader, make_directory_filter, want_everything
 
 HEARTBEAT_SECONDS: Final = 10.0
@@ -277,7 +277,7 @@ class DirectoryEventsEndpoint:
         try:
             opened = await self._server.get_directory(self._server.resolve_directory(scope))
         except WeftError as error:
-            await send_error(send, to_error_response(error))
+            await send_error(send, make_error_response(error))
             return
         feed, log = opened.feed, self._server.counter.log
         is_named = bool(find_directory(scope["query_string"], read_headers(scope)))
@@ -354,33 +354,6 @@ async def _serve(
         metrics.streams -= 1
         metrics.dropped += stream.dropped
         disconnect_task.cancel()
-
-
-class MetricsEndpoint:
-    """`GET /weft/metrics`: metrics in the text format of Prometheus."""
-
-    def __init__(self, server: HttpServer) -> None:
-        self._server = server
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        del scope, receive
-        server = self._server
-        directories = len(server.directories.list_open())
-        lines = [
-            *format_metric("weft_directories", "gauge", "Directories that are open.", directories),
-            *format_metric(
-                "weft_ending", "gauge", "Whether the server takes no more work.", server.shutting_down
-            ),
-            *server.event_metrics.lines(),
-            *server.request_metrics.lines(),
-            *await server.list_cluster_metrics(),
-        ]
-        headers = [
-            (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
-            (b"cache-control", b"no-store"),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": ("\n".join(lines) + "\n").encode()})
 
 
 async def _wait_for_disconnect(receive: Receive, stream: ServerEventStream) -> None:

@@ -1,7 +1,7 @@
 """Create, list and change sessions."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,15 +9,14 @@ from msgspec.structs import replace
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, UnreadableError
 from weft.host.clock import Clock
 from weft.journal import Journal
-from weft.model.event import TodoUpdated
 from weft.model.ids import Mint, ProjectID, SessionID
 from weft.model.input import SessionInput
 from weft.model.project import Place
 from weft.model.session import (
+    NO_WEFT_DATA,
     SessionChange,
     SessionInfo,
     SessionTime,
-    Todo,
     WeftSessionData,
     get_weft_data,
     hide_share_secret,
@@ -26,7 +25,8 @@ from weft.model.session import (
     with_weft_data,
 )
 from weft.model.session_query import SessionQuery
-from weft.session.tree import FamilySearch, make_child_data, make_child_rules
+from weft.permission.rules import make_child_rules
+from weft.session.selection import FamilySearch
 from weft.store.contract import Key, SessionEditor, Store
 from weft.version import VERSION
 
@@ -69,6 +69,13 @@ async def create(
 
 def _make_own_data(input: SessionInput) -> WeftSessionData | None:
     return None if input.workspace is None else WeftSessionData(workspace=input.workspace)
+
+
+def make_child_data(parent: SessionInfo) -> WeftSessionData | None:
+    """Return what a child inherits from its parent: the limits of its ancestors, the budget that it shares, and the owner."""
+    data = get_weft_data(parent)
+    inherited = WeftSessionData(limits=data.limits, shared_budget=data.shared_budget, owner=data.owner)
+    return None if inherited == NO_WEFT_DATA else inherited
 
 
 async def list_sessions(store: Store, project: ProjectID, query: SessionQuery) -> list[SessionInfo]:
@@ -247,18 +254,3 @@ def get_plan_path(session: SessionInfo, place: Place, plans: str) -> str:
     if place.project.vcs is None:
         return os.path.join(plans, name)
     return os.path.join(place.worktree, ".opencode", "plans", name)
-
-
-class SessionTodos:
-    """The todo list of a session, as tools use it."""
-
-    def __init__(self, store: Store, journal: Journal, session: SessionID) -> None:
-        self._store = store
-        self._journal = journal
-        self._session = session
-
-    async def read(self) -> Sequence[Todo]:
-        return await self._store.list_todos(self._session)
-
-    async def write(self, todos: Sequence[Todo]) -> None:
-        await self._journal.commit(TodoUpdated(session_id=self._session, todos=tuple(todos)))

@@ -10,17 +10,15 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from weft.errors import NotFoundError
-from weft.host.now import day_of, find_midnight
 from weft.journal import Journal
 from weft.model.failure import BudgetFailure
-from weft.model.ids import ProjectID, SessionID
+from weft.model.ids import SessionID
 from weft.model.message import AnyMessage, AssistantMessage
 from weft.model.part import Tokens
 from weft.model.session import SessionInfo, get_ledger, get_weft_data, with_weft_data
 from weft.model.spending import Ledger, Spending, Spent, add_spent, to_child_spent, to_spent, total_spent
 from weft.session.lifecycle import list_descendants
 from weft.store.contract import Store
-from weft.store.statistics import DAY_MS, StatisticsQuery
 
 ListMessages = Callable[[SessionInfo], Iterable[AnyMessage]]
 
@@ -136,11 +134,3 @@ async def get_spending(store: Store, session: SessionInfo) -> Spending:
         infos = [message.info for message in await store.list_messages(each.id)]
         messages[each.id] = list_countable(infos)
     return total_spending(session, descendants, lambda each: messages[each.id])
-
-
-def to_statistics_query(now: int, *, days: int | None, project: ProjectID | None) -> StatisticsQuery:
-    """Build the query for the last `days` days; 0 means since midnight, None all time."""
-    if days is None:
-        return StatisticsQuery(day_of=day_of, project=project)
-    since = find_midnight(now) if days == 0 else now - days * DAY_MS
-    return StatisticsQuery(day_of=day_of, project=project, since=since, days=max(days, 1))

@@ -13,6 +13,7 @@ from weft.errors import InvalidInputError
 from weft.host.files import make_directory, write_atomic
 from weft.host.paths import Paths
 from weft.model.ids import ProjectID
+from weft.model.project import is_within
 from weft.model.url import to_store_identity
 from weft.snapshot.contract import MAX_BYTES, MAX_FILE_BYTES, WAIT_SECONDS, SnapshotLimits
 
@@ -146,7 +147,7 @@ def locate_snapshots(base: str, project: ProjectID, root: str) -> SnapshotLocati
 def find_scan_obstacle(site: SnapshotSite, place: SnapshotLocation) -> str:
     """Return why a directory is not scanned; "" if it is."""
     user_home = os.path.realpath(site.user_home) if site.user_home else ""
-    if place.root == "/" or (user_home and is_below(user_home, place.root)):
+    if place.root == "/" or (user_home and is_within(user_home, place.root)):
         return HOLDS_HOME
     return ""
 
@@ -159,11 +160,6 @@ def list_locations(base: str) -> list[SnapshotLocation]:
             with suppress(OSError), open(f"{base}/{project}/{name}/root", "rb") as file:
                 found.append(SnapshotLocation(f"{base}/{project}/{name}", os.fsdecode(file.read()[:-1])))
     return found
-
-
-def is_below(path: str, root: str) -> bool:
-    """Return True if a path is `root` or below it."""
-    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def _to_pattern(root: str, path: str) -> str:

@@ -14,15 +14,16 @@ from msgspec import Struct
 from weft.errors import GitError
 from weft.host.files import Stamp, share_lock, stamp_of
 from weft.host.git import Git, Plumbing
-from weft.host.machine import NETWORK_FILE_SYSTEMS, find_file_system
+from weft.host.mounts import find_network_file_system
 from weft.model.diff import Patch, Tree, Uncovered
 from weft.model.ids import SessionID
+from weft.model.project import is_within
 from weft.snapshot.contract import SnapshotLimits
 from weft.snapshot.directory import FileTooLargeError, SafeDirectory
 from weft.snapshot.entry import FileEntry, TreeState, format_path
 from weft.snapshot.index import NO_ROOM, TOO_LARGE, UNREADABLE, GitListing, Scanner, ScanResult
 from weft.snapshot.ledger import RecordedChange, group_changes, join_changes, to_states
-from weft.snapshot.location import SnapshotLocation, SnapshotSite, is_below, locate_snapshots
+from weft.snapshot.location import SnapshotLocation, SnapshotSite, locate_snapshots
 from weft.snapshot.objects import ObjectStore, SnapshotsFullError, pin_trees
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
@@ -59,7 +60,7 @@ class FileTracker:
         self.place: SnapshotLocation = locate_snapshots(site.base, site.project, site.root)
         # Worktrees live in our own data directory, but their files belong to the project and are tracked.
         real = map(os.path.realpath, site.avoid)
-        self._avoid = tuple(each for each in real if is_below(each, self.place.root))
+        self._avoid = tuple(each for each in real if is_within(each, self.place.root))
         self._git = Git(environ)
         self._environ = environ
         self._limits = limits
@@ -87,9 +88,7 @@ class FileTracker:
         scanner = Scanner(self.files, self.objects, self.plumbing, self.listing)
         scanner.index, scanner.shared = index, self.place.index
         scanner.updater.max_file_bytes = self._limits.max_file_bytes
-        scanner.is_remote = any(
-            find_file_system(each) in NETWORK_FILE_SYSTEMS for each in (self.place.root, index)
-        )
+        scanner.is_remote = any(find_network_file_system(each) for each in (self.place.root, index))
         return scanner
 
     def read_opencode_revert(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
@@ -195,7 +194,7 @@ class FileTracker:
 
     def _is_avoided(self, path: bytes) -> bool:
         absolute = os.fsdecode(self.files.absolute(path))
-        return any(is_below(absolute, each) for each in self._avoid)
+        return any(is_within(absolute, each) for each in self._avoid)
 
     def list_scanned(self, paths: Collection[bytes]) -> list[bytes]:
         """Return those of the paths that a scan of all files includes."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from weft.errors import InvalidInputError
+from weft.host.paths import parse_store_path
 from weft.model.damage import Damage
 from weft.model.ids import SessionID
 from weft.model.session import SessionInfo
@@ -180,10 +181,9 @@ def open_maintenance(url: str, *, cache: str | None = None) -> StoreMaintenance:
 
         return PostgresMaintenance(url)
     if url.startswith("sqlite:"):
-        from weft.store.address import parse_path  # noqa: PLC0415  rarely needed
         from weft.store.sqlite.maintenance import SqliteMaintenance  # noqa: PLC0415  only the kind of store that is asked for
 
-        return SqliteMaintenance(parse_path(url.removeprefix("sqlite:"), "sqlite"))
+        return SqliteMaintenance(parse_store_path(url))
     if not url.startswith("file:"):
         raise InvalidInputError(
             "--store",
@@ -193,4 +193,11 @@ def open_maintenance(url: str, *, cache: str | None = None) -> StoreMaintenance:
     from weft.store.files.maintenance import FileMaintenance  # noqa: PLC0415  only the kind of store that is asked for
     from weft.store.url import find_root_commit  # noqa: PLC0415  rarely needed
 
-    return FileMaintenance(url.removeprefix("file:"), find_root_commit, cache=cache)
+    return FileMaintenance(parse_store_path(url), find_root_commit, cache=cache)
+
+
+def get_sqlite_version() -> str:
+    """Return the version of SQLite that stores and the search index use. It is not Python's own."""
+    import apsw  # noqa: PLC0415  slow to import, and only doctor asks
+
+    return apsw.sqlite_lib_version()

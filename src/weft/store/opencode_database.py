@@ -15,8 +15,6 @@ from weft.model.wire import parse
 
 NAME = "opencode.db"
 ATTEMPTS = 5
-# Older versions of SQLite can corrupt a database that several processes use.
-MIN_SAFE_VERSION = (3, 51, 3)
 REQUIRED_TABLES = {"project", "session", "message", "part"}
 Row = dict[str, Any]
 
@@ -225,22 +223,3 @@ def _stamps(path: str) -> list[Any]:
         stamp_of(os.stat(path + suffix)) if os.path.exists(path + suffix) else None
         for suffix in ("", "-wal", "-journal")
     ]
-
-
-def sqlite_version() -> str:
-    """Return the version of SQLite that the stores use: that of apsw if it is installed, else Python's own."""
-    try:
-        import apsw  # noqa: PLC0415  an optional package
-    except ImportError:
-        return sqlite3.sqlite_version
-    return apsw.sqlite_lib_version()
-
-
-def find_sqlite_fault() -> str:
-    """Return why the SQLite in use is not safe, or "" if it is."""
-    try:
-        import apsw  # noqa: F401, PLC0415  an optional package
-    except ImportError:
-        if sqlite3.sqlite_version_info < MIN_SAFE_VERSION:
-            return f"SQLite {sqlite3.sqlite_version} is old; install apsw, which includes a current one"
-    return ""

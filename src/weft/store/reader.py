@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.errors import InvalidInputError
+from weft.host.paths import parse_store_path
 from weft.model.url import redact_url
 
 if TYPE_CHECKING:  # listing sessions must not load types that it does not use
@@ -117,10 +118,9 @@ def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lamb
 
         return PostgresReader(url)
     if url.startswith("sqlite:"):
-        from weft.store.address import parse_path  # noqa: PLC0415  only the kind of store that is asked for
         from weft.store.sqlite.reader import open_sqlite_reader  # noqa: PLC0415  only the kind of store that is asked for
 
-        return open_sqlite_reader(parse_path(url.removeprefix("sqlite:"), "sqlite"))
+        return open_sqlite_reader(parse_store_path(url))
     if not url.startswith("file:"):
         raise InvalidInputError(
             "--store",
@@ -129,7 +129,7 @@ def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lamb
         )
     from weft.store.files.reader import FileReader  # noqa: PLC0415  only the kind of store that is asked for
 
-    reader = FileReader(url.removeprefix("file:"), cache=cache, warn=warn, writes=True)
+    reader = FileReader(parse_store_path(url), cache=cache, warn=warn, writes=True)
     if not reader.is_ready():
         from weft.store.files.upgrade import prepare_tree  # noqa: PLC0415  rarely needed
         from weft.store.url import find_root_commit  # noqa: PLC0415  rarely needed

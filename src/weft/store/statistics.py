@@ -7,6 +7,7 @@ from functools import cache
 
 from msgspec import Struct
 
+from weft.host.now import day_of, find_midnight
 from weft.model.ids import ProjectID, SessionID
 from weft.model.search import Figures, ToolUse, UsageShare
 from weft.model.spending import Spent, add_spent
@@ -140,3 +141,11 @@ def _count_days(first: int | None, last: int | None) -> int:
     if first is None or last is None:
         return 0
     return max(1, -(-(last - first) // DAY_MS))
+
+
+def to_statistics_query(now: int, *, days: int | None, project: ProjectID | None) -> StatisticsQuery:
+    """Build the query for the last `days` days; 0 means since midnight, None all time."""
+    if days is None:
+        return StatisticsQuery(day_of=day_of, project=project)
+    since = find_midnight(now) if days == 0 else now - days * DAY_MS
+    return StatisticsQuery(day_of=day_of, project=project, since=since, days=max(days, 1))

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from weft.errors import GitError, InvalidInputError
+from weft.host.paths import parse_store_path
 from weft.model.url import redact_url
-from weft.store.address import parse_path
 
 if TYPE_CHECKING:  # a command that only reads must not load these
     from weft.model.damage import Damage
@@ -44,13 +44,13 @@ async def open_store(
         from weft.store.files.store import open_file_store  # noqa: PLC0415  only the chosen store is imported
 
         async with open_file_store(
-            parse_path(rest), root_commit or find_root_commit, damaged=damaged, cache=cache
+            parse_store_path(url), root_commit or find_root_commit, damaged=damaged, cache=cache
         ) as store:
             yield store
     elif scheme == "sqlite" and colon:
         from weft.store.sqlite.store import open_sqlite_store  # noqa: PLC0415  only the chosen store is imported
 
-        async with open_sqlite_store(parse_path(rest, scheme), damaged=damaged) as database:
+        async with open_sqlite_store(parse_store_path(url), damaged=damaged) as database:
             yield database
     elif scheme in ("postgres", "postgresql") and colon:
         from weft.store.postgres.store import open_postgres_store  # noqa: PLC0415  only the chosen store is imported
@@ -102,8 +102,7 @@ def check_store_exists(url: str) -> None:
 
 def find_store_path(url: str) -> str | None:
     """Return where a store is on the disk of this machine, None if it is not."""
-    scheme, _, rest = url.partition(":")
-    return parse_path(rest, scheme) if scheme in ("file", "sqlite") else None
+    return parse_store_path(url) if url.startswith(("file:", "sqlite:")) else None
 
 
 def find_root_commit(worktree: str) -> str | None:

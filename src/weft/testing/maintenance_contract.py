@@ -12,7 +12,7 @@ from weft.store.chain import SESSION_KEY, digest_document, read_chain
 from weft.store.contract import Store
 from weft.store.maintenance import StoreMaintenance
 from weft.store.sizes import SizeCounter
-from weft.testing.store_values import NOW, PROJECT, PROMPT, SESSION, prompt, session, text
+from weft.testing.store_samples import NOW, PROJECT, PROMPT, SESSION, prompt, session, text
 
 OpenMaintenance = Callable[[], StoreMaintenance]
 MaintenanceCheck = Callable[[Store, OpenMaintenance], Awaitable[None]]

@@ -9,7 +9,7 @@ from weft.errors import FaultKind, ProviderError
 from weft.provider.endpoint import StreamDeadlines
 from weft.provider.scripted import Say, UseTool
 from weft.provider.sse import MAX_EVENT_BYTES
-from weft.testing.fake_server import Reply
+from weft.testing.fake_model_api import Reply
 from weft.testing.provider_harness import ServerProviderHarness, collect_answer, make_request
 
 SHORT: Final = StreamDeadlines(connect=5, first_byte=0.05, between=0.05)

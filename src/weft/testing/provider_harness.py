@@ -34,7 +34,7 @@ from weft.provider.contract import (
 from weft.provider.endpoint import ModelEndpoint, StreamDeadlines
 from weft.provider.http_client import HttpClient
 from weft.provider.scripted import AnyMove, ScriptedProvider
-from weft.testing.fake_server import Dialect, FakeServer, open_server
+from weft.testing.fake_model_api import Dialect, FakeServer, open_server
 
 MakeProvider = Callable[[HttpClient, ModelEndpoint], Provider]
 KEY = "sk-fake-0123456789"

@@ -27,7 +27,7 @@ from weft.store.chain import (
     read_chain,
 )
 from weft.store.contract import Store
-from weft.testing.store_values import NOW, PROMPT, SESSION, Check, growth, prompt, session, text
+from weft.testing.store_samples import NOW, PROMPT, SESSION, Check, growth, prompt, session, text
 
 OTHER = SessionID("ses_2")
 FIRST, SECOND = part_key(PROMPT, PartID("prt_1")), part_key(PROMPT, PartID("prt_2"))

@@ -26,11 +26,10 @@ from weft.store.contract import Store
 from weft.testing.clock import HandClock
 from weft.testing.ids import seeded_mint
 from weft.testing.store_chain import CHAINS
-from weft.testing.store_changes import CHANGES
+from weft.testing.store_change_log import CHANGES
 from weft.testing.store_leases import LEASES
 from weft.testing.store_queries import QUERIES
-from weft.testing.store_search import SEARCH
-from weft.testing.store_values import (
+from weft.testing.store_samples import (
     ANSWER,
     HOSTILE,
     NOW,
@@ -48,6 +47,7 @@ from weft.testing.store_values import (
     text,
     with_parts,
 )
+from weft.testing.store_search import SEARCH
 from weft.testing.store_writes import WRITING, deleting_a_session_deletes_all_its_data
 
 

@@ -9,7 +9,7 @@ from weft.model.event import Durable, MessageUpdated, SessionCreated, SessionUpd
 from weft.model.ids import SessionID
 from weft.store.contract import Store
 from weft.store.lease import LeaseToken
-from weft.testing.store_values import SESSION, Check, prompt, session, with_parts
+from weft.testing.store_samples import SESSION, Check, prompt, session, with_parts
 
 OTHER = SessionID("ses_other")
 

@@ -26,7 +26,7 @@ from weft.model.session import SessionInfo, Todo, get_owner
 from weft.model.session_query import SessionQuery, to_next_page
 from weft.store.contract import Store
 from weft.store.statistics import StatisticsQuery
-from weft.testing.store_values import NOW, PROJECT, answer, prompt, session, text
+from weft.testing.store_samples import NOW, PROJECT, answer, prompt, session, text
 
 THEIRS, NOWHERE = SessionID("ses_theirs"), SessionID("ses_nowhere")
 MINE = SessionID("ses_mine")

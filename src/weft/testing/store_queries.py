@@ -10,7 +10,7 @@ from weft.model.ids import ProjectID, SessionID
 from weft.model.session import SessionInfo, WeftSessionData
 from weft.model.session_query import SessionQuery, to_cursor
 from weft.store.contract import Key, Store
-from weft.testing.store_values import NOW, PROJECT, SESSION, Check, session
+from weft.testing.store_samples import NOW, PROJECT, SESSION, Check, session
 
 THERE = ProjectID("p2")
 

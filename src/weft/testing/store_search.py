@@ -21,7 +21,7 @@ from weft.model.session import SessionInfo
 from weft.model.spending import Spent
 from weft.store.contract import Store
 from weft.store.statistics import DAY_MS, StatisticsQuery
-from weft.testing.store_values import NOW, PROJECT, SESSION, Check, prompt, session, text
+from weft.testing.store_samples import NOW, PROJECT, SESSION, Check, prompt, session, text
 
 THERE = ProjectID("p2")
 TWO = SessionID("ses_2")

@@ -20,7 +20,7 @@ from weft.model.message import AssistantTime
 from weft.model.project import Project, ProjectTime
 from weft.model.session import Todo
 from weft.store.contract import Store
-from weft.testing.store_values import (
+from weft.testing.store_samples import (
     ANSWER,
     NOW,
     PROJECT,

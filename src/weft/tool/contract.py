@@ -27,8 +27,8 @@ from weft.model.verdict import CallEvidence
 from weft.model.wire import Wire
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
 from weft.tool.buffers import SessionFiles
-from weft.tool.diagnostic import LanguageServers, NoLanguageServers
 from weft.tool.files import Stamp
+from weft.tool.language_servers import LanguageServers, NoLanguageServers
 from weft.tool.spill import Spill
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these

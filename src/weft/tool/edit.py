@@ -9,15 +9,16 @@ from typing import Any, Final, Protocol
 
 from weft.errors import ToolError
 from weft.model.verdict import CallResult
-from weft.tool.changes import make_diff
+from weft.tool.changes import ask_to_edit, make_diff, write_file
 from weft.tool.contract import ToolContext, ToolResult
-from weft.tool.diagnostic import format_errors, to_metadata
 from weft.tool.files import find_text
 from weft.tool.inputs import EditInput, MultiEditInput, SingleEdit
+from weft.tool.language_servers import format_errors, to_metadata
 from weft.tool.paths import ToolPath, format_title, resolve_path
-from weft.tool.write import ask_to_edit, write_file
 
 Matcher = Callable[[str, str], Iterator[str]]
+
+# --- matchers ---
 
 MIN_ANCHORED_LINES: Final = 3
 MIN_SIMILARITY: Final = 0.5
@@ -238,6 +239,8 @@ def _dedent(lines: list[str]) -> list[str]:
 def _unescape(text: str) -> str:
     return re.sub(r"\\([ntr'\"`\\\n$])", lambda match: _ESCAPES.get(match[1], match[1]), text)
 
+
+# --- the tools ---
 
 # Above this size, clients get the diff without the two whole texts.
 MAX_WHOLE_CHARACTERS: Final = 512 * 1024

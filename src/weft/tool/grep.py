@@ -28,7 +28,7 @@ INACCESSIBLE_CODE: Final = 2
 MAX_WITHHELD_NAMES: Final = 20
 SKIPPED_NOTE: Final = "(Some paths were inaccessible and skipped)"
 
-_SCAN_SCRIPT: Final = os.path.join(os.path.dirname(__file__), "scan.py")
+_SCAN_SCRIPT: Final = os.path.join(os.path.dirname(__file__), "grep_scan.py")
 
 
 class GrepMatch(Struct, frozen=True, kw_only=True):

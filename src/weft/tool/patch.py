@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from weft.errors import ToolError
 from weft.model.verdict import CallResult
-from weft.tool.changes import TextChange, apply_changes, make_diff
+from weft.tool.changes import TextChange, apply_changes, make_diff, note_changes, save_unsaved
 from weft.tool.contract import ToolContext, ToolResult
-from weft.tool.diagnostic import Diagnostics, format_errors, to_metadata
 from weft.tool.edit import MAX_WHOLE_CHARACTERS, preserve_format, replace_surrogates
 from weft.tool.files import TextFile, find_stamp, find_text
 from weft.tool.inputs import PatchInput
+from weft.tool.language_servers import Diagnostics, format_errors, to_metadata
 from weft.tool.paths import ToolPath, format_title, list_always_patterns, list_edit_patterns, resolve_path
-from weft.tool.write import note_changes, save_unsaved
 
 _PUNCTUATION: Final = str.maketrans(
     {

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from weft.errors import ToolError
+from weft.model.project import is_within
 from weft.tool.contract import ToolContext
 
 # git and agents act on these files without being told to.
@@ -58,11 +59,7 @@ def locate_path(path: str, directory: str, worktree: str) -> tuple[ToolPath, boo
         is_link=os.path.islink(normal),
     )
     roots = [directory, *([worktree] if worktree != "/" else [])]
-    return place, any(_is_within(real, os.path.realpath(root)) for root in roots)
-
-
-def _is_within(path: str, root: str) -> bool:
-    return os.path.commonpath((path, root)) == root
+    return place, any(is_within(real, os.path.realpath(root)) for root in roots)
 
 
 def format_title(place: ToolPath, ctx: ToolContext) -> str:

@@ -1,4 +1,4 @@
-"""Find the programs that assist tools: formatters and language servers."""
+"""Find helper programs: formatters and language servers."""
 
 import os
 import shutil
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from weft.model.project import is_within
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
 
 
 class ProgramContext(Struct, frozen=True, kw_only=True):
-    """Where and how assisting programs run.
+    """Where and how helper programs run.
 
     Programs in the project itself are only used if it is `trusted`. If the `sandbox` has a refusal, no program is used.
     """
@@ -25,7 +26,7 @@ class ProgramContext(Struct, frozen=True, kw_only=True):
 def list_parents(start: str, top: str) -> Iterator[str]:
     """Yield a directory and its parents up to `top`. For a directory outside of `top`, yield it alone."""
     directory, top = os.path.normpath(start), os.path.normpath(top)
-    if os.path.commonpath((directory, top)) != top:
+    if not is_within(directory, top):
         yield directory
         return
     while True:

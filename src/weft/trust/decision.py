@@ -14,7 +14,7 @@ from weft.config.sources import ConfigScope
 from weft.config.store_address import find_own_setting
 from weft.errors import ConfigError, ConflictError, DirectoryError
 from weft.host.paths import Paths, paths_from
-from weft.model.project import HeldItem, TrustChange, TrustReason, TrustReport
+from weft.model.trust import HeldItem, TrustChange, TrustReason, TrustReport
 from weft.model.wire import encode
 from weft.project.checkout import find_checkout
 from weft.trust.fingerprint import find_root, take_fingerprint

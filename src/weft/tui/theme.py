@@ -29,7 +29,7 @@ class Palette(Struct, frozen=True, kw_only=True):
     cyan: str
     dark: bool = True
 
-    def get_colour(self, word: str) -> str | None:
+    def find_colour(self, word: str) -> str | None:
         """Return the colour for a word of a style such as `ansired` or `dim`; None if it names no colour."""
         match word:
             case "dim" | "ansibrightblack":

@@ -121,7 +121,7 @@ class ChangeTotals:
             self._totals.popitem(last=False)
 
 
-def is_within(root: str, patches: Iterable[Patch]) -> bool:
+def all_within(root: str, patches: Iterable[Patch]) -> bool:
     """Return True if all changed files are in a directory."""
     prefix = root.rstrip("/") + "/"
     return all(file.startswith(prefix) for patch in patches for file in patch.files)

@@ -6,14 +6,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.errors import DocumentError, GitError, SnapshotMissingError
-from weft.model.diff import FileDiff
+from weft.errors import DocumentError
 from weft.model.event import Durable, MessageRemoved, PartRemoved, TodoUpdated
-from weft.model.message import MessageWithParts, UserMessage
+from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ToolPart
 from weft.model.session import SessionInfo, Todo, get_weft_data, with_weft_data
 from weft.model.wire import from_plain
-from weft.session.messages import list_diffs
 from weft.session.revert_point import (
     HistoryCut,
     cut_at_revert,
@@ -83,34 +81,3 @@ def find_todos(messages: Iterable[MessageWithParts]) -> tuple[Todo, ...] | None:
                 case _:
                     pass
     return found
-
-
-async def pin_session(undo_context: UndoContext, session: SessionInfo) -> None:
-    """Keep the snapshots of a session that is a copy, because its original may be removed."""
-    history = await undo_context.store.list_messages(session.id)
-    trees = get_history_trees(history) | get_patch_trees(get_weft_data(session).undo)
-    if trees:
-        await undo_context.snapshots.pin(session.id, sorted(trees))
-
-
-async def release_sessions(undo_context: UndoContext, removed: Iterable[SessionInfo]) -> None:
-    """Release the snapshots of removed sessions."""
-    for session in removed:
-        await undo_context.snapshots.release(session.id)
-
-
-async def list_message_diffs(undo_context: UndoContext, message: MessageWithParts) -> list[FileDiff]:
-    """Return the file changes of a prompt or of an answer; empty if they can no longer be read."""
-    if isinstance(message.info, UserMessage):
-        return list_diffs(message)
-    total = await undo_context.totals.add_up(message.info.id, list_patches([message]))
-    return [] if total is None else list(total.diffs)
-
-
-async def make_diff_text(undo_context: UndoContext, messages: Iterable[MessageWithParts]) -> str:
-    """Return the file changes of messages as one unified diff; empty if they can no longer be read."""
-    try:
-        patch = await undo_context.snapshots.fold(list_patches(messages))
-        return await undo_context.snapshots.diff_text(patch.before, patch.after)
-    except (GitError, SnapshotMissingError):
-        return ""

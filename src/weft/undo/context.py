@@ -1,19 +1,21 @@
-"""What an undo and the recovery after a crash work with."""
+"""What an undo and the recovery after a crash work with, and the snapshots and file changes of sessions."""
 
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from weft.errors import GitError, SnapshotMissingError
 from weft.host.clock import Clock
 from weft.journal import Journal
-from weft.model.diff import Patch, Tree
+from weft.model.diff import FileDiff, Patch, Tree
 from weft.model.event import SessionDiffed
 from weft.model.ids import Mint, SessionID
-from weft.model.message import MessageWithParts
-from weft.model.session import SessionInfo
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.session import SessionInfo, get_weft_data
 from weft.session.lifecycle import make_touch
-from weft.session.revert_point import get_history_trees
+from weft.session.messages import list_diffs
+from weft.session.revert_point import get_history_trees, get_patch_trees, list_patches
 from weft.snapshot.contract import Snapshots
 from weft.store.contract import SessionEditor, Store
 from weft.undo.changes import ChangeTotals
@@ -53,3 +55,34 @@ class UndoContext(Struct, frozen=True, kw_only=True):
         if await self.snapshots.has_unfinished_restore(session):
             return
         await self.snapshots.unpin(session, sorted({*trees} - get_history_trees(remaining)))
+
+
+async def pin_session(undo_context: UndoContext, session: SessionInfo) -> None:
+    """Keep the snapshots of a session that is a copy, because its original may be removed."""
+    history = await undo_context.store.list_messages(session.id)
+    trees = get_history_trees(history) | get_patch_trees(get_weft_data(session).undo)
+    if trees:
+        await undo_context.snapshots.pin(session.id, sorted(trees))
+
+
+async def release_sessions(undo_context: UndoContext, removed: Iterable[SessionInfo]) -> None:
+    """Release the snapshots of removed sessions."""
+    for session in removed:
+        await undo_context.snapshots.release(session.id)
+
+
+async def list_message_diffs(undo_context: UndoContext, message: MessageWithParts) -> list[FileDiff]:
+    """Return the file changes of a prompt or of an answer; empty if they can no longer be read."""
+    if isinstance(message.info, UserMessage):
+        return list_diffs(message)
+    total = await undo_context.totals.add_up(message.info.id, list_patches([message]))
+    return [] if total is None else list(total.diffs)
+
+
+async def make_diff_text(undo_context: UndoContext, messages: Iterable[MessageWithParts]) -> str:
+    """Return the file changes of messages as one unified diff; empty if they can no longer be read."""
+    try:
+        patch = await undo_context.snapshots.fold(list_patches(messages))
+        return await undo_context.snapshots.diff_text(patch.before, patch.after)
+    except (GitError, SnapshotMissingError):
+        return ""

@@ -10,8 +10,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from weft.host.machine import find_boot_time, identify_machine
 from weft.host.process_family import end_marked
-from weft.host.processes import CommandRecord, claim_record, find_boot_time, identify_machine
+from weft.host.processes import CommandRecord, claim_record
 from weft.model.diff import Patch
 from weft.model.event import Event
 from weft.model.ids import SessionID

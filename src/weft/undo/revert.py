@@ -29,7 +29,7 @@ from weft.session.revert_point import (
     list_unrecorded_files,
 )
 from weft.snapshot.contract import Restoration, RestorePlan
-from weft.undo.changes import is_within
+from weft.undo.changes import all_within
 from weft.undo.context import UndoContext
 from weft.undo.recovery import recover_file_changes
 
@@ -155,7 +155,7 @@ def _make_plan(
     if scope.files == ():
         patches = ()
     selected = tuple(patches)
-    if not is_within(undo_context.totals.root, selected):
+    if not all_within(undo_context.totals.root, selected):
         raise InvalidInputError(
             "session",
             f"it changed files outside of {undo_context.totals.root}",

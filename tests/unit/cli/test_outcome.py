@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from given.conversation import SESSION, user_message
 from weft.cli.exit import ExitCode
 from weft.cli.outcome import RunOutcome, RunTally, to_result
-from weft.cli.screen import TextScreen
+from weft.cli.run_screen import TextScreen
 from weft.errors import ProviderError
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed, SessionUpdated
 from weft.model.failure import (

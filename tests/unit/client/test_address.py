@@ -14,7 +14,7 @@ from weft.errors import (
     ServerError,
     SessionBusyError,
 )
-from weft.server.response import to_error_response
+from weft.server.response import make_error_response
 
 
 def make_home(home: Path, *, mode: int = 0o600) -> dict[str, str]:
@@ -63,7 +63,7 @@ def test_a_password_file_that_others_can_read_is_refused(tmp_path: Path) -> None
     ],
 )
 def test_an_error_survives_its_encoding(error: Exception) -> None:
-    refusal = to_error_response(error)
+    refusal = make_error_response(error)
     made = to_error(refusal.status, refusal.body(), "/session")
     assert (type(made), str(made), vars(made)) == (type(error), str(error), vars(error))
 

@@ -12,7 +12,7 @@ from weft.dataset.database import Dataset, DecimalSum
 from weft.dataset.query import run_query
 from weft.dataset.tables import TABLES, list_columns
 from weft.errors import InvalidInputError
-from weft.model.dataset import QueryInput
+from weft.model.data import QueryInput
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
 from weft.model.part import Moment, TextPart

@@ -9,7 +9,7 @@ from weft.model.event import SessionCreated
 from weft.model.ids import GLOBAL_PROJECT, SessionID
 from weft.model.session import SessionInfo, SessionTime, WeftSessionData
 from weft.model.session_query import SessionQuery
-from weft.session.tree import LAST_USED
+from weft.session.selection import LAST_USED
 from weft.store.files.store import FileStore
 
 

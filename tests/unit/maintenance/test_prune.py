@@ -20,7 +20,7 @@ from weft.maintenance.prune import (
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import SessionInfo, SessionShare, SessionTime, WeftSessionData
 from weft.store.memory import MemoryStore
-from weft.testing.store_values import session
+from weft.testing.store_samples import session
 
 DAY = 24 * 60 * 60 * 1000
 NOW = 1_790_000_000_000

@@ -10,7 +10,7 @@ from given.model_requests import GPT_5, request
 from weft.provider.azure import AzureOpenAI, make_deployment_endpoint
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.scripted import Say
-from weft.testing.fake_server import Dialect, ReceivedRequest
+from weft.testing.fake_model_api import Dialect, ReceivedRequest
 from weft.testing.provider_harness import collect_answer, open_provider_harness
 
 BASE = "https://mine.openai.azure.com/openai"

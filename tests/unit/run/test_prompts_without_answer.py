@@ -8,7 +8,7 @@ import pytest
 
 from given.engine import NOW, Engine, open_engine, text_prompt
 from weft.cli.follow import follow
-from weft.cli.screen import JsonScreen
+from weft.cli.run_screen import JsonScreen
 from weft.errors import StoreError
 from weft.model.agent import Instruction
 from weft.model.event import Durable, Event, MessageUpdated, SessionFailed, SessionIdled, StatusChanged

@@ -26,7 +26,7 @@ from weft.server.metrics import (
     RequestRecord,
     format_labels,
 )
-from weft.testing.store_values import session
+from weft.testing.store_samples import session
 
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+-]+')
 

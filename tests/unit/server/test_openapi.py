@@ -10,7 +10,7 @@ from jsonschema.validators import Draft202012Validator
 from weft.server.openapi import to_document
 from weft.server.routes.table import list_routes
 from weft.testing.ids import seeded_mint
-from weft.testing.store_values import NOW
+from weft.testing.store_samples import NOW
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "server" / "opencode-1.1.34.txt"

@@ -20,7 +20,7 @@ from weft.model.ids import PartID
 from weft.model.message import AssistantTime
 from weft.model.project import Project, ProjectTime
 from weft.store.files.batch import lock_of, must_flush
-from weft.testing.store_values import PROJECT, PROMPT, SESSION, answer, growth, prompt, session, text
+from weft.testing.store_samples import PROJECT, PROMPT, SESSION, answer, growth, prompt, session, text
 
 PROMISES: list[Durable] = [
     SessionCreated(info=session()),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from weft.model.part import AnyPart
 from weft.model.transcript import grow_part
 from weft.store.files.growth import GrowthPiece, apply_growth
-from weft.testing.store_values import growth, text
+from weft.testing.store_samples import growth, text
 
 growths = st.lists(st.tuples(st.integers(0, 12), st.text(max_size=4)), max_size=12)
 

@@ -1,4 +1,4 @@
-"""Both SQLite drivers work: apsw and sqlite3."""
+"""The database of the search index: words, paths, damage and transactions."""
 
 from pathlib import Path
 
@@ -7,28 +7,14 @@ import pytest
 from given.conversation import SESSION, text, user_message
 from weft.errors import IndexFailedError
 from weft.model.session import SessionInfo, SessionTime
-from weft.store.files import index_database
 from weft.store.files.index import UNKNOWN_STAMP, StampedSession, replace_session
 from weft.store.files.index_database import IndexDatabase, connect, create_tables
 from weft.store.files.index_query import search_index
 from weft.store.search import to_entry
 
 
-def connect_with(name: str, path: str, *, writes: bool = True) -> IndexDatabase:
-    return (
-        connect(path, writes=writes)
-        if name == "apsw"
-        else index_database._connect_with_sqlite3(path, writes=writes)
-    )
-
-
-@pytest.fixture(params=["apsw", "sqlite3"])
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def test_indexed_words_are_found(name: str) -> None:
-    database = connect_with(name, ":memory:")
+def test_indexed_words_are_found() -> None:
+    database = connect(":memory:", writes=True)
     create_tables(database, "/")
     session = SessionInfo(id=SESSION, title="The loom", time=SessionTime(created=1, updated=1))
     for _ in range(2):
@@ -38,13 +24,13 @@ def test_indexed_words_are_found(name: str) -> None:
     database.close()
 
 
-def test_a_path_may_contain_characters_that_are_special_in_urls(name: str, tmp_path: Path) -> None:
+def test_a_path_may_contain_characters_that_are_special_in_urls(tmp_path: Path) -> None:
     path = tmp_path / "100% of #1?.db"
-    database = connect_with(name, str(path))
+    database = connect(str(path), writes=True)
     database.run("CREATE TABLE loom (x)")
     database.close()
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
-    again = connect_with(name, str(path), writes=False)
+    again = connect(str(path), writes=False)
     assert again.rows("SELECT count(*) FROM loom") == [(0,)]
     with pytest.raises(IndexFailedError) as refused:
         again.run("CREATE TABLE warp (x)")
@@ -52,17 +38,17 @@ def test_a_path_may_contain_characters_that_are_special_in_urls(name: str, tmp_p
     assert not refused.value.broken
 
 
-def test_a_damaged_file_is_reported_as_broken_and_a_missing_one_is_not(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_as_broken_and_a_missing_one_is_not(tmp_path: Path) -> None:
     (tmp_path / "bad.db").write_bytes(b"no database" * 1000)
     with pytest.raises(IndexFailedError) as bad:
-        connect_with(name, str(tmp_path / "bad.db"), writes=False).rows("SELECT * FROM sqlite_master")
+        connect(str(tmp_path / "bad.db"), writes=False).rows("SELECT * FROM sqlite_master")
     with pytest.raises(IndexFailedError) as missing:
-        connect_with(name, str(tmp_path / "none.db"), writes=False)
+        connect(str(tmp_path / "none.db"), writes=False)
     assert (bad.value.broken, missing.value.broken) == (True, False)
 
 
-def test_a_transaction_is_all_or_nothing(name: str) -> None:
-    database = connect_with(name, ":memory:")
+def test_a_transaction_is_all_or_nothing() -> None:
+    database = connect(":memory:", writes=True)
     database.run("CREATE TABLE loom (x)")
     with pytest.raises(ValueError, match="stop"):
         put_and_stop(database)

@@ -13,7 +13,7 @@ from weft.store.maintenance import open_maintenance
 from weft.store.memory import MemoryStore
 from weft.store.reader import open_reader
 from weft.store.url import open_store, store_exists
-from weft.testing.store_values import session
+from weft.testing.store_samples import session
 
 
 async def test_a_memory_store_is_empty_each_time() -> None:
@@ -24,14 +24,24 @@ async def test_a_memory_store_is_empty_each_time() -> None:
         assert await store.list_sessions() == []
 
 
-@pytest.mark.parametrize("form", ["file:{0}/a b/storage", "file://{0}/a%20b/storage", "file:~/a b/storage"])
+@pytest.mark.parametrize(
+    "form",
+    ["file:{0}/a b/storage", "file://{0}/a%20b/storage", "file:///{0}/a%20b/storage", "file:~/a b/storage"],
+)
 async def test_a_file_store_is_at_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    async with open_store(form.format(tmp_path)) as store:
+    given = form.format(tmp_path)
+    resolved = resolve_store_url({}, paths_from(os.environ), given)
+    assert resolved == f"file:{tmp_path}/a b/storage"
+    async with open_store(given) as store:
         await store.apply(SessionCreated(info=session()))
     assert (tmp_path / "a b/storage/session/p1/ses_1.json").is_file()
+    for url in (given, resolved):
+        assert store_exists(url)
+        assert open_reader(url).list_sessions() == [session()]
+        assert open_maintenance(url).list_session_ids() == [session().id]
 
 
 @pytest.mark.parametrize(

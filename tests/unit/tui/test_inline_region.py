@@ -9,7 +9,7 @@ from prompt_toolkit.input import DummyInput
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from weft.tui.prompt import InlineApplication
+from weft.tui.inline import InlineApplication
 
 
 @pytest.mark.parametrize(("columns", "erased"), [(40, ""), (20, "\x1b[4A\x1b[J"), (14, "\x1b[6A\x1b[J")])

@@ -43,12 +43,12 @@ def test_a_file_that_is_not_a_theme_is_refused(file: object) -> None:
 
 
 def test_named_styles_have_colours() -> None:
-    assert (WEFT.get_colour("dim"), WEFT.get_colour("ansired"), WEFT.get_colour("bold")) == (
+    assert (WEFT.find_colour("dim"), WEFT.find_colour("ansired"), WEFT.find_colour("bold")) == (
         WEFT.muted,
         WEFT.red,
         None,
     )
-    assert TERMINAL.get_colour("ansiaccent") == "ansi_blue"
+    assert TERMINAL.find_colour("ansiaccent") == "ansi_blue"
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["dark", "light", "text", "x"]), inner, max_size=3), max_leaves=8))  # fmt: skip

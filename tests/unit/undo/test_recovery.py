@@ -15,7 +15,7 @@ from weft.snapshot.contract import RecoveryReport
 from weft.snapshot.noop import NoSnapshots
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
-from weft.testing.store_values import SESSION, session
+from weft.testing.store_samples import SESSION, session
 from weft.undo.changes import ChangeTotals
 from weft.undo.context import UndoContext
 from weft.undo.recovery import recover_file_changes

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from weft.model.blame import FileBlame, FileLog
-from weft.model.dataset import MAX_SECONDS, ContextReport, QueryInput, QueryResult
+from weft.model.data import MAX_SECONDS, ContextReport, FileBlame, FileLog, QueryInput, QueryResult
 from weft.model.proof import SessionProof
 from weft.server.route import DirectoryCall, route
 from weft.server.routes.sessions import read_session_id

@@ -14,7 +14,7 @@ from weft.model.ids import PtyID
 from weft.model.wire import Wire
 from weft.model.workspace import Pty, PtyChange, PtyInput
 from weft.server.http_server import HttpServer
-from weft.server.response import Receive, Scope, Send, to_error_response
+from weft.server.response import Receive, Scope, Send, make_error_response
 from weft.server.route import DirectoryCall, ServerCall, route
 from weft.server.state import TICKET_SECONDS
 
@@ -87,7 +87,7 @@ class PtySocket:
             with opened.use():
                 await self._serve(socket, opened.api)
         except WeftError as error:
-            response = to_error_response(error)
+            response = make_error_response(error)
             await socket.close(ERROR_CLOSURE + response.status % 1000, response.name)
         except WebSocketDisconnect:
             pass

@@ -16,7 +16,7 @@ from weft.page.html import clean
 from weft.page.view import MessageView, render_details, to_message_view
 from weft.server.page_login import LINK_SECONDS, LOGIN_PATH
 from weft.server.route import DirectoryCall, HttpOperation, ServerCall, route
-from weft.server.routes.messages import read_message_id
+from weft.server.routes.runs import read_message_id
 from weft.server.routes.sessions import read_session_id
 from weft.server.routes.weft_sessions import SESSION
 from weft.version import VERSION
@@ -104,7 +104,7 @@ async def get_view(call: DirectoryCall) -> MessageView:
     return to_message_view(message, call.server.blocks)
 
 
-async def find_part(call: DirectoryCall) -> AnyPart:
+async def get_part(call: DirectoryCall) -> AnyPart:
     """Return the part that a path names. Raise `NotFoundError` if the message does not have it."""
     message = await call.api.get_message(read_session_id(call), read_message_id(call))
     id = PartID(call.path_params["partID"])
@@ -117,7 +117,7 @@ async def find_part(call: DirectoryCall) -> AnyPart:
 async def get_details(call: DirectoryCall) -> HtmlView:
     """Return what a part contains as HTML, for when it is opened."""
     query: StyleQuery = call.query
-    return HtmlView(html=render_details(await find_part(call), call.server.blocks, query.style))
+    return HtmlView(html=render_details(await get_part(call), call.server.blocks, query.style))
 
 
 async def list_diff_views(call: DirectoryCall) -> list[DiffView]:

@@ -19,8 +19,8 @@ from weft.model.part import AnyPart, ModelRef
 from weft.model.session import AnyStatus, Idle, RevertResult
 from weft.model.wire import Wire
 from weft.server.route import DirectoryCall, route
-from weft.server.routes.messages import make_idempotent, read_prompt
 from weft.server.routes.permissions import choose_owner, list_open_requests
+from weft.server.routes.runs import make_idempotent, read_prompt
 from weft.server.routes.sessions import read_session_id
 from weft.server.routes.weft_sessions import SESSION
 

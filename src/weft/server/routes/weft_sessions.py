@@ -10,6 +10,7 @@ from weft.model.ids import ProjectID, SessionID
 from weft.model.input import SessionInput
 from weft.model.move import MoveOffer, MovePiece, MoveProgress, MoveResult
 from weft.model.permission import Ruleset
+from weft.model.project import is_within
 from weft.model.search import Figures, Hit
 from weft.model.session import SessionChange, SessionInfo, SessionTree, TrashBundle
 from weft.model.session_query import Order, SessionQuery
@@ -119,7 +120,7 @@ def resolve_within(top: str, path: str) -> str:
         top, real = os.path.realpath(top), os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte or half a surrogate pair
         raise OutsideError(path) from None
-    if os.path.commonpath((top, real)) != top:
+    if not is_within(real, top):
         raise OutsideError(path)
     return real
 
@@ -161,7 +162,7 @@ SESSIONS_ROUTES = (
     route("POST", SESSIONS, "weft.session.create", create_next, takes=NextInput, optional=True),
     route("PATCH", SESSION, "weft.session.update", update_session, takes=ChangeInput),
     route("DELETE", SESSION, "weft.session.remove", remove_session, query=RemoveQuery),
-    route("GET", f"{SESSION}/tree", "weft.session.tree", get_tree),
+    route("GET", f"{SESSION}/tree", "weft.session.selection", get_tree),
     route("POST", f"{SESSION}/touch", "weft.session.touch", touch_session),
     route("POST", f"{SESSION}/restore", "weft.session.restore", restore_session),
     route("GET", "/weft/trash", "weft.trash.list", list_trash),

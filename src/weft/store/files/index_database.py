@@ -1,13 +1,18 @@
-"""The database of the search index of a tree: drivers, location, and replacing a broken file."""
+"""The database of the search index of a tree: its connection, location, and replacing a broken file."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from weft.errors import IndexFailedError
 from weft.host.files import hold_lock, make_directory
-from weft.store.files.list_cache import hash_key
+from weft.store.files.layout import hash_key
+
+if TYPE_CHECKING:
+    import apsw
 
 BUSY_TIMEOUT_MS = 10_000
 
@@ -15,25 +20,12 @@ IndexRow = tuple[Any, ...]
 SqlValues = Sequence[str | bytes | int | None]
 
 
-class SqlCursor(Protocol):
-    def fetchall(self) -> list[Any]: ...
-    def __iter__(self) -> Iterator[Any]: ...
-
-
-class SqlConnection(Protocol):
-    """The common interface of `apsw` and `sqlite3`."""
-
-    def execute(self, sql: str, values: SqlValues = ..., /) -> SqlCursor: ...
-    def executemany(self, sql: str, rows: Iterable[SqlValues], /) -> SqlCursor: ...
-    def close(self) -> None: ...
-
-
 class IndexDatabase:
     """A connection that raises `IndexFailedError` for every error of the driver."""
 
-    def __init__(self, connection: SqlConnection, driver_errors: tuple[type[Exception], ...]) -> None:
+    def __init__(self, connection: apsw.Connection, driver_error: type[Exception]) -> None:
         self._connection = connection
-        self._driver_errors = driver_errors
+        self._driver_error = driver_error
 
     def rows(self, sql: str, *values: str | bytes | int | None) -> list[IndexRow]:
         """Run a statement and return all rows."""
@@ -60,20 +52,20 @@ class IndexDatabase:
         try:
             yield
         except BaseException:
-            with suppress(*self._driver_errors):
+            with suppress(self._driver_error):
                 self._connection.execute("ROLLBACK", ())
             raise
         self.run("COMMIT")
 
     def close(self) -> None:
-        with suppress(*self._driver_errors):
+        with suppress(self._driver_error):
             self._connection.close()
 
     @contextmanager
     def _translate_errors(self) -> Generator[None]:
         try:
             yield
-        except self._driver_errors as error:
+        except self._driver_error as error:
             raise IndexFailedError(str(error) or type(error).__name__, broken=_is_broken(error)) from error
         except UnicodeDecodeError as error:
             raise IndexFailedError(str(error), broken=True) from error
@@ -81,33 +73,15 @@ class IndexDatabase:
 
 def connect(path: str, *, writes: bool = False) -> IndexDatabase:
     """Open a database. Without `writes` it must exist, and no files are created next to it."""
-    try:
-        import apsw  # noqa: PLC0415  an optional package
-    except ImportError:
-        return _connect_with_sqlite3(path, writes=writes)
+    import apsw  # noqa: PLC0415  slow to import, and a run without an index needs none
+
     flags = apsw.SQLITE_OPEN_URI | (
         apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
     )
     try:
-        database = IndexDatabase(apsw.Connection(_to_uri(path, writes=writes), flags=flags), (apsw.Error,))
+        database = IndexDatabase(apsw.Connection(_to_uri(path, writes=writes), flags=flags), apsw.Error)
     except apsw.Error as error:
         raise IndexFailedError(str(error), broken=False) from error
-    return _set_timeout(database)
-
-
-def _connect_with_sqlite3(path: str, *, writes: bool) -> IndexDatabase:
-    import sqlite3  # noqa: PLC0415  only if the optional package is missing
-
-    try:
-        connection = sqlite3.connect(
-            _to_uri(path, writes=writes), uri=True, isolation_level=None, check_same_thread=False
-        )
-    except sqlite3.Error as error:
-        raise IndexFailedError(str(error), broken=False) from error
-    return _set_timeout(IndexDatabase(connection, (sqlite3.Error,)))
-
-
-def _set_timeout(database: IndexDatabase) -> IndexDatabase:
     database.run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     return database
 

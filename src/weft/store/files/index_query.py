@@ -1,4 +1,7 @@
-"""Query the search index of a file store: the best match of each session for typed words, and figures."""
+"""Query the search index of a file store: the best match of each session for typed words, and figures.
+
+A run updates the index (`store/files/index.py`) and asks nothing, so it does not load this.
+"""
 
 import json
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Paths in the JSON tree: OpenCode's own layout, and `.weft` for files that only weft writes."""
 
 import os
-from zlib import crc32
+from zlib import adler32, crc32
 
 from weft.errors import InvalidInputError
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID, check_file_name
@@ -141,3 +141,9 @@ def project_lock(id: ProjectID) -> str:
 def value_lock(key: tuple[str, ...]) -> str:
     """Return the lock of a value. Values share a few locks, because a lock file cannot be removed with its value."""
     return f"value.{crc32('/'.join(key).encode()) % VALUE_LOCKS}"
+
+
+def hash_key(text: str) -> str:
+    """Return a short hash for the name of a file."""
+    raw = os.fsencode(text)
+    return f"{crc32(raw):08x}{adler32(raw):08x}"

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from zlib import adler32, crc32
 
 import msgspec
 
@@ -11,6 +10,7 @@ from weft.host.files import Stamp, is_final_stamp, make_directory, read_file, wr
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import SessionInfo, newest_sort_key
 from weft.model.wire import encode
+from weft.store.files.layout import hash_key
 from weft.store.files.tree import Tree
 
 LIST_CACHE_VERSION = 1
@@ -28,12 +28,6 @@ class SessionListCache(msgspec.Struct, frozen=True, array_like=True):
     root: str
     project: str
     sessions: list[CachedRow]
-
-
-def hash_key(text: str) -> str:
-    """Return a short hash for the name of a file."""
-    raw = os.fsencode(text)
-    return f"{crc32(raw):08x}{adler32(raw):08x}"
 
 
 def cache_path(cache: str, root: str, project: ProjectID) -> str:

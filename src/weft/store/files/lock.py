@@ -1,4 +1,4 @@
-"""Locks and leases of sessions: exclude other writers and runs, and finish the writes of dead processes."""
+"""Locks, leases and write-ahead notes: exclude other writers and runs, and finish the writes of dead processes."""
 
 import os
 import zlib
@@ -29,6 +29,8 @@ from weft.store.files.creation_order import note_changes
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import SESSION_LOCK_PREFIX, TEMP_MARK, Layout
 from weft.store.lease import LeaseToken
+
+# --- write-ahead notes ---
 
 
 class RenameStep(msgspec.Struct, frozen=True, array_like=True):
@@ -80,6 +82,8 @@ def apply_rename(step: RenameStep, disk: Disk, root: str) -> list[str]:
     taken = step.way != "in" and os.path.lexists(target)
     return disk.move(source, target) if not taken and os.path.lexists(source) else []
 
+
+# --- locks ---
 
 T = TypeVar("T")
 
@@ -229,6 +233,8 @@ def _list_names(directory: str) -> list[str]:
         return sorted(os.listdir(directory))
     return []
 
+
+# --- leases ---
 
 OWNER = ".owner"
 OWNER_LIMIT = 4096

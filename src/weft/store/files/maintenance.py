@@ -51,7 +51,7 @@ from weft.store.findings import (
     RemovedLeftovers,
     SetAside,
 )
-from weft.store.repair import rebuild_session, shrink_message
+from weft.store.repair_documents import rebuild_session, shrink_message
 from weft.store.sizes import REPORT_EVERY, ProgressCallback, SizeCounter, walk_files
 
 CACHE_BYTES = 64 << 20

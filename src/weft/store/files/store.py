@@ -27,7 +27,6 @@ from weft.model.transfer import SessionExport
 from weft.model.wire import encode, encode_pretty
 from weft.store.contract import NO_LEASES, Key, LogExtender, RootCommit, SessionEditor
 from weft.store.files.batch import Batch, WritePlan, lock_of, must_flush
-from weft.store.files.cache import MessageCache
 from weft.store.files.chain import read_chain_lines
 from weft.store.files.creation_order import CreationOrder
 from weft.store.files.layout import SUFFIX, session_lock, value_lock
@@ -40,6 +39,7 @@ from weft.store.files.lock import (
     list_abandoned,
 )
 from weft.store.files.log import LogFiles
+from weft.store.files.message_cache import MessageCache
 from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree, list_owners
 from weft.store.files.upgrade import prepare_tree

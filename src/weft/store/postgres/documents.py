@@ -34,7 +34,7 @@ from weft.store.postgres.batch import DIFF, TODO
 from weft.store.postgres.connection import Database
 from weft.store.postgres.lease import SELECT_OWNER
 from weft.store.rows import SqlDialect, build_session_query, to_ascii, to_integer, to_text
-from weft.store.transcripts import CachedTranscript, ChainHead, TranscriptCache, list_changed_messages
+from weft.store.transcript_cache import CachedTranscript, ChainHead, TranscriptCache, list_changed_messages
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from weft.store.postgres.event_log import PostgresLog
 from weft.store.postgres.lease import LeaseKeeper
 from weft.store.postgres.reader import PostgresReader
 from weft.store.postgres.store import PostgresStore, make_revision
-from weft.store.repair import rebuild_session, shrink_message
+from weft.store.repair_documents import rebuild_session, shrink_message
 from weft.store.rows import to_ascii
 from weft.store.sizes import ProgressCallback
 

@@ -38,7 +38,7 @@ from weft.store.postgres.migration import bind_owner, prepare_schema
 from weft.store.postgres.search import SearchIndex
 from weft.store.rows import to_ascii, to_integer
 from weft.store.statistics import StatisticsQuery
-from weft.store.transcripts import TranscriptCache
+from weft.store.transcript_cache import TranscriptCache
 
 REVISION_BITS = 62
 # Somebody else always succeeded when we did not, so this many attempts mean that something is wrong.

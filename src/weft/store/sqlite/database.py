@@ -1,7 +1,6 @@
 """The file of a SQLite store: where it may be, whose it is, how it is created and upgraded, and the files next to it."""
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -10,6 +9,7 @@ import apsw
 
 from weft.errors import DamagedStoreError, NewerFormatError, StoreError
 from weft.host.files import FILE_MODE, Disk, hold_lock, make_directory
+from weft.host.mounts import find_network_file_system
 from weft.store.sqlite.connection import (
     DEFAULT_OPTIONS,
     SqliteOptions,
@@ -25,34 +25,6 @@ from weft.store.sqlite.connection import (
 APPLICATION_ID = 0x77656674
 HEADER_BYTES = 100
 MAGIC = b"SQLite format 3\x00"
-# SQLite needs shared memory and locks that hold. These file systems have neither between machines.
-NETWORK_TYPES = frozenset(
-    [
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "davfs",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "smb2",
-        "smb3",
-        "smbfs",
-        "vboxsf",
-    ]
-)
-NETWORK_FUSE_TYPES = frozenset(
-    ["ceph", "davfs2", "glusterfs", "gvfsd-fuse", "mergerfs", "rclone", "s3fs", "sshfs", "vmhgfs-fuse"]
-)
-MOUNTS = "/proc/self/mountinfo"
 
 StepProgress = Callable[[int, int], None]
 
@@ -156,12 +128,8 @@ class DatabaseFile:
 
     def check_place(self) -> None:
         """Raise `StoreError` if the path is on a network file system."""
-        try:
-            with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
-                kind = find_network_type(file.read(), self.path)
-        except OSError:
-            return  # not Linux, or not allowed: `PRAGMA journal_mode` is the other check
-        if kind:
+        # Where the system does not say, `PRAGMA journal_mode` is the other check.
+        if kind := find_network_file_system(self.path):
             raise StoreError(
                 f"{self.path} is on a network file system ({kind}), where SQLite databases get corrupted",
                 hint="put the database on a local disk, or use a file store: --store file:<path>",
@@ -290,28 +258,3 @@ def has_content(path: str) -> bool:
 def is_temporary(connection: apsw.Connection) -> bool:
     """Return True if the connection does not see later changes of the file."""
     return not connection.open_flags & apsw.SQLITE_OPEN_READWRITE
-
-
-def find_network_type(mounts: str, path: str) -> str:
-    """Return the type of the file system of a path if it is one between machines, "" if not (pure).
-
-    `mounts` is the text of `/proc/self/mountinfo`. The mount with the longest path that contains `path` counts, and of
-    several at one path the last.
-    """
-    longest, kind = -1, ""
-    for line in mounts.splitlines():
-        before, _, after = line.partition(" - ")
-        fields = before.split(" ")
-        if len(fields) > 4 and after:  # noqa: PLR2004  the mount point is the fifth field
-            point = _unescape(fields[4])
-            inside = path == point or path.startswith(point.rstrip("/") + "/")
-            if inside and len(point) >= longest:
-                longest, kind = len(point), after.split(" ")[0]
-    base, _, fuse = kind.partition(".")
-    is_network = kind in NETWORK_TYPES or (base in ("fuse", "fuseblk") and fuse in NETWORK_FUSE_TYPES)
-    return kind if is_network else ""
-
-
-def _unescape(text: str) -> str:
-    """Replace the octal escapes of spaces, tabs, newlines and backslashes."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)

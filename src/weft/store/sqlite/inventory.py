@@ -11,7 +11,7 @@ from weft.model.part import AnyPart
 from weft.model.project import Project
 from weft.model.session import SessionInfo, Todo
 from weft.model.wire import decode, decode_many, encode
-from weft.store.repair import shrink_message
+from weft.store.repair_documents import shrink_message
 from weft.store.sizes import ProgressCallback
 from weft.store.sqlite.reader import SqliteReader, to_place
 

@@ -16,7 +16,7 @@ from weft.model.wire import decode, decode_many, encode
 from weft.store.chain import SESSION_KEY, ChainedChanges, Change, digest_document, make_removal
 from weft.store.contract import SessionEditor
 from weft.store.findings import LargeDocument, Leftover, LeftoverFailure, RemovedLeftovers, SetAside
-from weft.store.repair import rebuild_session
+from weft.store.repair_documents import rebuild_session
 from weft.store.rows import to_session_row
 from weft.store.sizes import ProgressCallback
 from weft.store.sqlite.connection import (

@@ -46,7 +46,7 @@ from weft.store.sqlite.search import index_batch
 from weft.store.sqlite.transcripts import list_cached_messages
 from weft.store.sqlite.writer import DatabaseWriter, Operation, Urgency
 from weft.store.statistics import StatisticsQuery
-from weft.store.transcripts import TranscriptCache
+from weft.store.transcript_cache import TranscriptCache
 
 T = TypeVar("T")
 

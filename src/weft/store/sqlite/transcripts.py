@@ -13,7 +13,7 @@ from weft.store.sqlite.messages import (
     select_some_messages,
 )
 from weft.store.sqlite.reader import SqliteReader
-from weft.store.transcripts import CachedTranscript, ChainHead, TranscriptCache, list_changed_messages
+from weft.store.transcript_cache import CachedTranscript, ChainHead, TranscriptCache, list_changed_messages
 
 SELECT_HASH = "SELECT hash FROM chain WHERE number = ?"
 SELECT_BODIES = "SELECT body FROM chain WHERE number > ? AND number < ?"

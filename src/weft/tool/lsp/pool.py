@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from weft.tool.diagnostic import Diagnostic, Diagnostics
+from weft.tool.language_servers import Diagnostic, Diagnostics
 from weft.tool.lsp.connection import LanguageServerError
 from weft.tool.lsp.known_servers import KnownServer, find_launches
 from weft.tool.lsp.server import LanguageServer

@@ -12,7 +12,7 @@ from msgspec import Struct
 from weft.host.pipes import open_pipe_process
 from weft.host.processes import ProcessCommand
 from weft.host.tasks import open_tasks
-from weft.tool.diagnostic import Diagnostic, to_path, to_uri
+from weft.tool.language_servers import Diagnostic, to_path, to_uri
 from weft.tool.lsp.connection import FrameError, JsonRpcPeer, LanguageServerError, UnknownMethodError
 
 _EXTENSIONS_BY_LANGUAGE = """

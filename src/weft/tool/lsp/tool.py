@@ -6,9 +6,9 @@ from typing import Any, Final
 from weft.errors import ToolError
 from weft.model.wire import encode_pretty
 from weft.tool.contract import ToolContext, ToolResult
-from weft.tool.diagnostic import to_uri
 from weft.tool.files import find_text
 from weft.tool.inputs import LspInput
+from weft.tool.language_servers import to_uri
 from weft.tool.paths import ToolPath, format_title, resolve_path
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0

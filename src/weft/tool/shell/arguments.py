@@ -85,10 +85,6 @@ def remove_holes(text: str) -> str:
     return _HOLE.sub("", text)
 
 
-def has_hole(text: str) -> bool:
-    return UNKNOWN_START in text
-
-
 def join_fields(fields: Iterable[Field]) -> str:
     """Join the words by blanks. A hole that may turn out to be no word at all includes the blank before it."""
     text = ""

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from weft.tool.shell.arguments import Fields, has_hole, join_fields, split_names
+from weft.model.permission import has_hole
+from weft.tool.shell.arguments import Fields, join_fields, split_names
 from weft.tool.shell.patterns import list_argv_actions, list_possible_actions
+from weft.tool.shell.program.assignments import judge_assignment
 from weft.tool.shell.program.builtins import list_assigned, makes_reference
 from weft.tool.shell.program.dispatch import examine
 from weft.tool.shell.program.effects import Inner, InnerAssignment, InnerCommand, InnerScript
-from weft.tool.shell.program.environment import judge_assignment
 from weft.tool.shell.state import ShellAction, ShellState, StreamContent
 
 MAX_NESTING_DEPTH: Final = 8

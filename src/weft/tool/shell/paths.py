@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from weft.model.permission import UNKNOWN_START
+from weft.model.project import is_within
 from weft.tool.shell.arguments import FileListing, split_names
 
 MAX_GLOB_FILES: Final = 500
@@ -74,7 +75,7 @@ class CommandLocation(Struct, frozen=True, kw_only=True):
             followed = os.path.realpath(joined)
             path, real = (path, real) if followed == real else (followed, followed)
         # The content of /proc depends on the process that reads it.
-        inside = not path.startswith("/proc/") and any(_is_within(real, root) for root in self.roots)
+        inside = not path.startswith("/proc/") and any(is_within(real, root) for root in self.roots)
         return ResolvedPath(path=path, real=real, inside=inside)
 
     def real_path(self, path: str) -> str:
@@ -223,7 +224,3 @@ def _walk(
 def is_secret(name: str) -> bool:
     """Return True if the default rules protect a file of this name."""
     return _SECRET_NAME.fullmatch(name) is not None
-
-
-def _is_within(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip("/") + "/")

@@ -7,7 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.tool.shell.arguments import Field, Fields, has_hole, join_fields, parse_arguments, split_names
+from weft.model.permission import has_hole
+from weft.tool.shell.arguments import Field, Fields, join_fields, parse_arguments, split_names
 from weft.tool.shell.state import ShellAction
 
 # Programs whose second word is a subcommand that says what they do.

@@ -7,7 +7,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.tool.shell.arguments import Field, has_hole
+from weft.model.permission import has_hole
+from weft.tool.shell.arguments import Field
 from weft.tool.shell.lexer import Node
 from weft.tool.shell.state import StreamContent
 from weft.tool.shell.words import WordReader

@@ -11,9 +11,9 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.model.permission import mark_unknown
+from weft.model.permission import has_hole, mark_unknown
 from weft.tool.paths import list_patterns
-from weft.tool.shell.arguments import Field, FileListing, Number, Value, has_hole
+from weft.tool.shell.arguments import Field, FileListing, Number, Value
 from weft.tool.shell.paths import (
     CommandLocation,
     expand_glob,

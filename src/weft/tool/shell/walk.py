@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.model.permission import mark_unknown
-from weft.tool.shell.arguments import Field, Fields, Number, Value, has_hole
+from weft.model.permission import has_hole, mark_unknown
+from weft.tool.shell.arguments import Field, Fields, Number, Value
 from weft.tool.shell.grammar import parse
 from weft.tool.shell.invocations import TOO_DEEP_REASON, InvocationJudge, NestingDepth
 from weft.tool.shell.lexer import Node

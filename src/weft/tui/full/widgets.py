@@ -39,7 +39,7 @@ MAX_SUGGESTIONS: Final = 8
 def to_style(words: str, palette: Palette, background: str = "") -> Style:
     """Return the look of a fragment: its words, such as `bold ansired`, in the colours of a theme."""
     given = words.split()
-    colours = [colour for word in given if (colour := palette.get_colour(word))]
+    colours = [colour for word in given if (colour := palette.find_colour(word))]
     colour = colours[-1] if colours else palette.text
     back = background or palette.background
     return Style(

@@ -4,8 +4,8 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from weft.model.permission import mark_unknown
-from weft.tool.shell.arguments import Field, Fields, has_hole, parse_arguments, remove_holes, split_names
+from weft.model.permission import has_hole, mark_unknown
+from weft.tool.shell.arguments import Field, Fields, parse_arguments, remove_holes, split_names
 from weft.tool.shell.state import ShellState, is_safe_number
 from weft.tool.shell.variables import ASSIGNING_BUILTINS
 

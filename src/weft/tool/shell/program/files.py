@@ -4,13 +4,12 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from weft.model.permission import mark_unknown
+from weft.model.permission import has_hole, mark_unknown
 from weft.tool.shell.arguments import (
     Field,
     Fields,
     FileListing,
     ParsedArguments,
-    has_hole,
     parse_arguments,
     split_names,
     unknown_field,

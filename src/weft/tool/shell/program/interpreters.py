@@ -5,7 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.tool.shell.arguments import Field, Fields, has_hole, parse_arguments, split_names
+from weft.model.permission import has_hole
+from weft.tool.shell.arguments import Field, Fields, parse_arguments, split_names
 from weft.tool.shell.grammar import reads_like_bash
 from weft.tool.shell.paths import is_secret
 from weft.tool.shell.program.effects import Inner, InnerScript

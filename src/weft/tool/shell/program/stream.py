@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from weft.tool.shell.arguments import Field, Fields, has_hole, may_mean, parse_arguments, split_names
+from weft.model.permission import has_hole
+from weft.tool.shell.arguments import Field, Fields, may_mean, parse_arguments, split_names
 from weft.tool.shell.program.effects import ProgramEffects
 from weft.tool.shell.program.table import PROGRAMS, touch_files
 from weft.tool.shell.state import ShellState

@@ -7,13 +7,12 @@ from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
-from weft.model.permission import UNKNOWN_START
+from weft.model.permission import UNKNOWN_START, has_hole
 from weft.tool.shell.arguments import (
     Field,
     Fields,
     FileListing,
     ParsedArguments,
-    has_hole,
     parse_arguments,
     remove_holes,
     unknown_field,

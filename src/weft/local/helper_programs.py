@@ -1,4 +1,4 @@
-"""The formatters and language servers of a directory, as configuration and environment allow them."""
+"""The helper programs of a directory, formatters and language servers, as configuration and environment allow them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from weft.tool.lsp.pool import LanguageServerPool
 from weft.tool.programs import ProgramContext
 
 
-class ProjectPrograms:
+class HelperPrograms:
     """The formatters and language servers. Each program starts when a file first needs it; `close` ends the servers."""
 
     def __init__(

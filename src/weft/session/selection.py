@@ -1,4 +1,4 @@
-"""Select sessions: by tree, or by what a person typed. Make the rules of child sessions (pure)."""
+"""Select sessions: by tree, or by what a person typed (pure)."""
 
 import re
 from collections import defaultdict, deque
@@ -6,15 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from weft.errors import AmbiguousError, InvalidIdError, NotFoundError, find_similar
 from weft.model.ids import GLOBAL_PROJECT, PREFIXES, SessionID
-from weft.model.permission import Ruleset
-from weft.model.session import (
-    NO_WEFT_DATA,
-    SessionInfo,
-    SessionTree,
-    WeftSessionData,
-    get_weft_data,
-    newest_sort_key,
-)
+from weft.model.session import SessionInfo, SessionTree, newest_sort_key
 from weft.model.session_query import SessionQuery
 
 
@@ -110,22 +102,3 @@ def to_no_last_session(other: SessionInfo | None, place: str, *, hint: str = STA
     if other is not None and other.project_id != GLOBAL_PROJECT:
         elsewhere = f"the last of this project is {other.id}, in {other.directory}"
     return NotFoundError("session", LAST, hint=f"none has worked in {place} or all are archived; {elsewhere}")
-
-
-def make_child_rules(rules: Ruleset | None, parent: SessionInfo) -> Ruleset | None:
-    """Return the rules of a child, followed by its parent's rules that deny or ask.
-
-    The last matching rule wins, so the parent's rules come last. Its rules that allow are left out: they would override what the
-    child is denied. OpenCode ignores the parent's rules, so that a child may do what its parent may not.
-    """
-    restrictions = tuple(rule for rule in parent.permission or () if rule.action != "allow")
-    if not restrictions:
-        return rules
-    return (*(rule for rule in rules or () if rule not in restrictions), *restrictions)
-
-
-def make_child_data(parent: SessionInfo) -> WeftSessionData | None:
-    """Return what a child inherits from its parent: the limits of its ancestors, the budget that it shares, and the owner."""
-    data = get_weft_data(parent)
-    inherited = WeftSessionData(limits=data.limits, shared_budget=data.shared_budget, owner=data.owner)
-    return None if inherited == NO_WEFT_DATA else inherited

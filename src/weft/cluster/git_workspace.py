@@ -12,15 +12,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.cluster.workspace_files import STATE_BYTES, Note, SessionCheckout, WorkspaceFiles, find_stored
-from weft.cluster.workspace_pack import WORKSPACE_KEY, StoredFiles, make_key
-from weft.errors import (
-    BundleError,
-    DirectoryError,
-    InvalidInputError,
-    NotFoundError,
-    WeftError,
-)
+from weft.cluster.git_workspace_files import STATE_BYTES, Note, SessionCheckout, WorkspaceFiles, find_stored
+from weft.cluster.git_workspace_pack import WORKSPACE_KEY, StoredFiles, make_key
+from weft.errors import BundleError, DirectoryError, InvalidInputError, NotFoundError, WeftError
 from weft.host.clock import Clock
 from weft.local.assembly import CarryFiles, keep_files_in_place
 from weft.model.ids import GLOBAL_PROJECT, SessionID

@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from weft.tool.shell.arguments import Field, has_hole
+from weft.model.permission import has_hole
+from weft.tool.shell.arguments import Field
 from weft.tool.shell.program.builtins import runs_when_evaluated
 from weft.tool.shell.program.effects import Inner, InnerScript
 from weft.tool.shell.program.git import examine_repository

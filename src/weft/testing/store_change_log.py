@@ -20,7 +20,7 @@ from weft.model.ids import PartID, SessionID
 from weft.model.session import Idle, Todo
 from weft.store.change_log import StoreChangeLog
 from weft.store.contract import Store
-from weft.testing.store_values import (
+from weft.testing.store_samples import (
     ANSWER,
     NOW,
     PROMPT,

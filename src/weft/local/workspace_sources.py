@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from contextlib import AbstractAsyncContextManager
 
     from weft.api import Api
-    from weft.local.logins import LoginMethods
+    from weft.local.provider_logins import LoginMethods
     from weft.provider.tape import Tape
     from weft.run.runtime import Runtime
     from weft.tool.contract import AnyTool
@@ -45,7 +45,7 @@ def _no_skills() -> tuple[Skill, ...]:
 
 
 def _no_logins() -> LoginMethods:
-    from weft.local.logins import LoginMethods  # noqa: PLC0415  few logins start in a program
+    from weft.local.provider_logins import LoginMethods  # noqa: PLC0415  few logins start in a program
 
     return LoginMethods()
 

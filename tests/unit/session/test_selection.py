@@ -7,7 +7,7 @@ from weft.errors import AmbiguousError, InvalidIdError, NotFoundError
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.session import SessionInfo, SessionTime, SessionTree, WeftSessionData
 from weft.model.session_query import SessionQuery, select_sessions
-from weft.session.tree import FamilySearch, build_tree, choose_session, to_no_last_session
+from weft.session.selection import FamilySearch, build_tree, choose_session, to_no_last_session
 
 
 def make_session(id: str, *, created: int = 1, updated: int = 1, parent: str | None = None) -> SessionInfo:

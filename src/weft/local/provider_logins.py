@@ -32,6 +32,8 @@ from weft.provider.catalog.offers import LoadLogin
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.local.plugin_tools import Plugin
 
+# --- built-in methods ---
+
 COPILOT: Final = "github-copilot"
 CLIENT_ID: Final = "clientId"
 SERVER: Final = "enterpriseUrl"
@@ -88,6 +90,8 @@ def _make_copilot_auth(client_id: str, clock: Clock) -> PluginAuth:
     method = OAuthMethod(label="Login with GitHub Copilot", authorize=authorize, prompts=(ASK_FOR_SERVER,))
     return PluginAuth(provider=COPILOT, methods=(method,))
 
+
+# --- all methods ---
 
 API_KEY_METHOD: Final = AuthMethod(type="api", label="API key")
 MAX_CODE_LENGTH: Final = 8192

@@ -23,9 +23,9 @@ from weft.errors import (
 )
 from weft.host.files import make_directory, read_bytes, try_lock, write_atomic
 from weft.host.tasks import run_to_completion
-from weft.local.departure import measure_file
-from weft.local.sources import WorkspaceSources
+from weft.local.move_departure import measure_file
 from weft.local.undo import UndoSettings, open_undo_snapshots
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.diff import Tree
 from weft.model.event import Durable
 from weft.model.ids import SessionID, check_file_name, check_new_id

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from weft.config.markdown import Markdown
+from weft.config.front_matter import Markdown
 from weft.config.schema import AgentConfig, CommandConfig
 from weft.errors import ConfigError
 

@@ -244,7 +244,7 @@ def make_screen(session: SessionInfo, clock: Clock, *, plain: bool = False, undo
     """
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         return TextScreen()
-    from weft.cli.live_screen import LiveScreen  # noqa: PLC0415  piped output needs no Markdown
+    from weft.cli.run_live_screen import LiveScreen  # noqa: PLC0415  piped output needs no Markdown
 
     plain = plain or os.environ.get("TERM", "dumb") == "dumb"
     return LiveScreen(session, clock, plain=plain, undo=undo)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.cluster.workspace_pack import (
+from weft.cluster.git_workspace_pack import (
     MAX_PIECES,
     StoredFiles,
     StoredPiece,
@@ -35,6 +35,7 @@ from weft.model.event import SessionWarned
 from weft.model.ids import SessionID
 from weft.model.message import MessageWithParts
 from weft.model.move import SessionResumption
+from weft.model.project import is_within
 from weft.model.session import SessionInfo, get_weft_data, with_weft_data
 from weft.model.wire import from_plain, to_plain
 from weft.session.lifecycle import list_descendants
@@ -336,7 +337,7 @@ def _measure(top: str, paths: Iterable[str]) -> int:
 
 
 def _is_below_any(path: str, directories: Iterable[str]) -> bool:
-    return any(path == each or path.startswith(f"{each}/") for each in directories)
+    return any(is_within(path, each) for each in directories)
 
 
 def _differs(path: bytes, file: ScratchFile) -> bool:

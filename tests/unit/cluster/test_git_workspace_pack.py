@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.cluster.workspace_pack import (
+from weft.cluster.git_workspace_pack import (
     MAX_PACK_BYTES,
     PIECE_BYTES,
     StoredFiles,

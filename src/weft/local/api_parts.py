@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from weft.host.tasks import OnDemand, open_on_demand
 from weft.local.mcp_settings import McpLaunch, McpSettings
-from weft.local.sources import WorkspaceSources
 from weft.local.tools import ToolHelpers
+from weft.local.workspace_sources import WorkspaceSources
 from weft.model.event import Publish
 from weft.model.ids import Mint
 from weft.run.runtime import Runtime
@@ -63,7 +63,7 @@ async def open_terminals(
         yield terminals
 
 
-class LocalParts:
+class ApiParts:
     """The parts of an `Api`: its workspace, configuration, files, worktrees, terminals and MCP servers."""
 
     def __init__(

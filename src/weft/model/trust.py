@@ -1,0 +1,57 @@
+"""Trust in a project: whether it is trusted and why, and what is held back until it is."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from weft.model.wire import Wire, always
+
+HeldKind = Literal[
+    "provider",
+    "mcp",
+    "plugin",
+    "hook",
+    "tool",
+    "command",
+    "formatter",
+    "lsp",
+    "skill",
+    "instructions",
+    "setting",
+    "substitution",
+    "link",
+]
+TrustReason = Literal["environment", "configured", "given", "refused", "changed", "unknown"]
+
+
+class HeldItem(Struct, frozen=True, kw_only=True):
+    """A setting or file that is held back. `path` is its file, `does` what it would do. Neither contains a secret,
+    because placeholders are not resolved.
+    """
+
+    kind: HeldKind
+    name: str
+    path: str
+    does: str
+
+
+class TrustChange(Struct, frozen=True, kw_only=True):
+    """A file that has changed since the person trusted the project."""
+
+    what: Literal["new", "changed"]
+    name: str
+
+
+class TrustReport(Wire, frozen=True, kw_only=True):
+    """Whether the project at `path` is trusted and why, what changed since, and what it brings along.
+
+    `fingerprint` names the state that this report is about. A request to trust the project repeats it, so that nothing is trusted
+    that has changed since the report was read.
+    """
+
+    path: str
+    trusted: bool
+    why: TrustReason
+    changes: tuple[TrustChange, ...] = always(())
+    held: tuple[HeldItem, ...] = always(())
+    fingerprint: str
