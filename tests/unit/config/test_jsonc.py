@@ -153,9 +153,12 @@ def test_a_syntax_error_is_reported_with_line_column_and_key(text: str, expected
     assert str(caught.value) == expected
 
 
-def test_a_deeply_nested_text_is_refused() -> None:
+@pytest.mark.parametrize(
+    "text", ['{"a":' * 100_000, '{"a":' * 400 + "1" + "}" * 400, '{"a":' + "[" * 600 + "]" * 600 + "}"]
+)
+def test_a_deeply_nested_text_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="nested too deeply"):
-        JsoncDocument("f", '{"a":' * 100_000)
+        JsoncDocument("f", text)
 
 
 values = st.recursive(
