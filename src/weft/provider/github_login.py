@@ -7,8 +7,9 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
-from weft.errors import InvalidInputError, ProviderAuthError
+from weft.errors import DocumentError, InvalidInputError, ProviderAuthError
 from weft.host.clock import Clock
+from weft.model.wire import parse
 from weft.provider.catalog.access import is_loopback
 from weft.provider.catalog.credentials import COPILOT_ID
 from weft.version import VERSION
@@ -99,8 +100,8 @@ class GitHubLogin:
         if response.is_error or len(response.content) > MAX_RESPONSE_BYTES:
             raise self._make_error(f"answered with status {response.status_code}")
         try:
-            return msgspec.json.decode(response.content)
-        except msgspec.DecodeError:
+            return parse(response.content)
+        except DocumentError:
             raise self._make_error("answered with something that is not JSON") from None
 
     def _to_poll(self, body: Any) -> TokenPoll:

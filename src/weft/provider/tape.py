@@ -478,8 +478,9 @@ def _read_line(line: bytes, where: str) -> Exchange:
         exchange = decode(line, Exchange, where=where)
         _read_model(exchange)
         for chunk in exchange.chunks:
-            if chunk.get(CHUNK_TAG) not in CHUNK_TYPES:
-                raise DocumentError(where, f"unknown chunk {chunk.get(CHUNK_TAG)!r}")
+            tag = chunk.get(CHUNK_TAG)
+            if not isinstance(tag, str) or tag not in CHUNK_TYPES:
+                raise DocumentError(where, f"unknown chunk {tag!r}")
             to_chunk(chunk, where=where, names={})
     except DocumentError as error:
         raise InvalidInputError("replay", f"not a tape: {error}") from error

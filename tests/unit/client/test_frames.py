@@ -68,27 +68,34 @@ def test_a_frame_that_does_not_end_is_refused(piece: bytes) -> None:
 class OneStream(ServerConnection):
     """A connection to a server that sends these bytes, and is gone after that."""
 
-    def __init__(self, *pieces: bytes) -> None:
+    def __init__(self) -> None:
         super().__init__(Address(url="http://127.0.0.1:1"), ConnectionOptions())
-        self._pieces = list(pieces)
+        self.pieces: list[bytes] = []
 
     @asynccontextmanager
     async def stream(self, *_args: Any, **_options: Any) -> AsyncIterator[AsyncIterator[bytes]]:
         async def iterate() -> AsyncIterator[bytes]:
-            while self._pieces:
-                yield self._pieces.pop(0)
+            for piece in self.pieces:
+                yield piece
             raise UnreachableError("gone")
 
         yield iterate()
+
+
+@pytest.fixture(scope="module")
+def server() -> OneStream:
+    """One for all examples: making an HTTP client takes a while."""
+    return OneStream()
 
 
 async def gather_nothing(_: SessionTracker) -> ServerState:
     return ServerState(sessions={}, messages={}, status={})
 
 
-async def listen(*pieces: bytes) -> list[Any]:
+async def listen(server: OneStream, *pieces: bytes) -> list[Any]:
     """Return everything that a listener puts into its queue while the server sends these bytes."""
-    listener = EventListener(OneStream(*pieces), CursorMap(), gather_nothing, None)
+    server.pieces = list(pieces)
+    listener = EventListener(server, CursorMap(), gather_nothing, None)
     async with asyncio.timeout(30):
         await listener.run()
     return [listener.queue.get_nowait() for _ in range(listener.queue.qsize())]
@@ -124,13 +131,13 @@ def to_frames(events: Any) -> bytes:
 FRAMES = damaged_values(EVENTS).map(to_frames)
 
 
-@given(FRAMES | FRAMES.flatmap(lambda raw: damaged_bytes(raw, [b"\n\n", b"id: ", b"data: ", b"retry: "])))
-@example(b'data: {"type": []}\n\n')
-@example(b'data: {"type": "server.resync", "properties": [1]}\n\n')
-@example(b"id: boot.%s\ndata: {}\n\n" % (b"1" * 5000))
-@example(b'id: boot.%s\ndata: {"type": "x"}\n\n' % (b"1" * 5000))
-def test_whatever_a_server_sends_the_next_event_arrives(raw: bytes) -> None:
-    *_, last, end = asyncio.run(listen(raw, b"\n\ndata: " + encode_event(LAST) + b"\n\n"))
+@given(raw=FRAMES | FRAMES.flatmap(lambda raw: damaged_bytes(raw, [b"\n\n", b"id: ", b"data: ", b"retry: "])))
+@example(raw=b'data: {"type": []}\n\n')
+@example(raw=b'data: {"type": "server.resync", "properties": [1]}\n\n')
+@example(raw=b"id: boot.%s\ndata: {}\n\n" % (b"1" * 5000))
+@example(raw=b'id: boot.%s\ndata: {"type": "x"}\n\n' % (b"1" * 5000))
+def test_whatever_a_server_sends_the_next_event_arrives(server: OneStream, raw: bytes) -> None:
+    *_, last, end = asyncio.run(listen(server, raw, b"\n\ndata: " + encode_event(LAST) + b"\n\n"))
     assert isinstance(last, PublishedEvent)
     assert last.event == LAST
     assert isinstance(end, UnreachableError)
