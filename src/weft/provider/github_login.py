@@ -122,11 +122,11 @@ def parse_server(text: str) -> str:
     address = text.strip()
     if not address:
         return GITHUB
-    parts = urlsplit(address if "://" in address else f"https://{address}")
     try:
+        parts = urlsplit(address if "://" in address else f"https://{address}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        host, port = None, None
+        parts, host, port = urlsplit(""), None, None
     if not host or parts.username is not None or (parts.scheme != "https" and not is_loopback(address)):
         raise InvalidInputError(
             "enterpriseUrl", "is not the address of a server", hint="write it like company.ghe.com"

@@ -326,6 +326,14 @@ async def test_a_chunk_whose_kind_is_not_a_text_is_refused(tmp_path: Path, tag: 
         Replay(str(path))
 
 
+async def test_a_chunk_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    await record(path, ChunkProvider(*EVERY), ask())
+    path.write_bytes(path.read_bytes().replace(b'{"x":{"n":1}}', b'{"x":' + b"[" * 600 + b"]" * 600 + b"}"))
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        Replay(str(path))
+
+
 def test_a_recording_needs_a_new_or_empty_file(tmp_path: Path) -> None:
     Recording(str(tmp_path / "new"))
     Recording(str(tmp_path / "new"))
