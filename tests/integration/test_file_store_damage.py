@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.damage import IN_ONE_DIRECTORY, damaged_bytes, damaged_values, to_json
+from given.damage import IN_ONE_DIRECTORY, allow_refusal, damaged_bytes, damaged_values, to_json
 from given.file_store import files, list_documents, make_old, open_file_store
 from given.session_exports import export, session_id
+from weft.errors import NewerFormatError
 from weft.host.now import day_of
 from weft.model.event import (
     MessageUpdated,
@@ -241,7 +242,8 @@ def test_whatever_the_files_contain_the_others_are_read_and_can_be_written(
         await store.apply(SessionCreated(info=session("ses_3")), MessageUpdated(info=prompt(of="ses_3")))
         assert await store.list_messages(SessionID("ses_3")) == [with_parts(prompt(of="ses_3"))]
 
-    asyncio.run(use())
+    with allow_refusal(NewerFormatError):  # the damaged file may be the one with the number of the format
+        asyncio.run(use())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from weft.errors import ConfigError
 KeyPath = tuple[str, ...]
 # Settings are nested this deeply only by mistake, and whoever reads them calls itself for each level.
 MAX_DEPTH = 100
+# Finding the key of a placeholder reads the whole text. Nobody needs more of them to find the mistake.
+MAX_REPORTED_FAILURES = 100
 
 
 class ConfigFinding(Struct, frozen=True, kw_only=True):
@@ -59,7 +61,7 @@ class JsoncDocument:
         self._offsets: dict[KeyPath, int] | None = None
         self.findings: list[ConfigFinding] = [
             ConfigFinding(path=_find_path(self._text, failure.at), reason=failure.reason)
-            for failure in self._substitution.failures
+            for failure in self._substitution.failures[:MAX_REPORTED_FAILURES]
         ]
         self.value = self._parse()
 

@@ -161,6 +161,12 @@ def test_a_deeply_nested_text_is_refused(text: str) -> None:
         JsoncDocument("f", text)
 
 
+def test_only_the_first_of_many_failed_placeholders_are_reported() -> None:
+    document = JsoncDocument("f", '{"a": [' + ", ".join(['"{file:x}"'] * 20_000) + "]}", resolve)
+    assert document.value == {}
+    assert [finding.path for finding in document.findings] == [("a", str(index)) for index in range(100)]
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
