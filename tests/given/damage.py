@@ -101,11 +101,22 @@ def damaged_lines(draw: st.DrawFn, lines: Sequence[Any]) -> bytes:
 
 
 @st.composite
-def damaged_bytes(draw: st.DrawFn, raw: bytes) -> bytes:
-    """Return the bytes with pieces replaced, and perhaps cut off."""
+def damaged_bytes(draw: st.DrawFn, raw: bytes, more_pieces: Sequence[bytes] = ()) -> bytes:
+    """Return the bytes with pieces replaced, bits flipped or stretches repeated, and perhaps cut off.
+
+    `more_pieces` are those with a meaning in the format of the bytes.
+    """
+    pieces = st.sampled_from([*PIECES, *more_pieces]) | st.binary(max_size=4)
     for _ in range(draw(st.integers(1, 3))):
-        at, gone = draw(st.integers(0, len(raw))), draw(st.integers(0, 9))
-        raw = raw[:at] + draw(st.binary(max_size=4) | st.sampled_from(PIECES)) + raw[at + gone :]
+        at = draw(st.integers(0, len(raw)))
+        match draw(st.sampled_from(["put", "put", "flip", "repeat"])):
+            case "flip" if at < len(raw):
+                raw = raw[:at] + bytes([raw[at] ^ (1 << draw(st.integers(0, 7)))]) + raw[at + 1 :]
+            case "repeat":
+                stretch = raw[at : at + draw(st.integers(1, 60))]
+                raw = raw[:at] + stretch * draw(st.sampled_from([1, 2, 50])) + raw[at:]
+            case _:
+                raw = raw[:at] + draw(pieces) + raw[at + draw(st.integers(0, 9)) :]
     return raw[: draw(st.integers(0, len(raw)))] if draw(st.booleans()) else raw
 
 

@@ -5,7 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from given.damage import IN_ONE_DIRECTORY, damaged_bytes
 from weft.errors import DirectoryError, InvalidIdError, InvalidInputError
 from weft.model.ids import ProjectID
 from weft.project.checkout import (
@@ -219,3 +222,28 @@ def test_the_last_location_of_a_project_is_inspected(repository: Path, tmp_path:
     )
     assert inspect_last_location(str(tmp_path / "gone"), seen) == LastLocation()
     assert find_inode(str(tmp_path / "gone")) == Inode()
+
+
+REPOSITORY_FILES = {
+    "loom/.git": b"gitdir: ../main/.git/worktrees/loom\n",
+    "main/.git/worktrees/loom/commondir": b"../..\n",
+    "main/.git/config": b"[core]\n\tbare = false\n\tworktree = ../../loom\n",
+    "main/.git/HEAD": b"ref: refs/heads/main\n",
+    "main/.git/opencode": ROOT.encode(),
+}
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_whatever_the_files_of_a_repository_contain_its_checkout_is_found(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    for name, raw in REPOSITORY_FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(
+            data.draw(damaged_bytes(raw, [b"../", b"a" * 5000])) if data.draw(st.booleans()) else raw
+        )
+    found = find_checkout(str(tmp_path / "loom"))
+    assert found.top == str(tmp_path / "loom")
+    assert inspect_last_location(str(tmp_path / "loom"), None).exists

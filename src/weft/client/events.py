@@ -254,13 +254,15 @@ class EventFrame(Struct, frozen=True):
 
 
 class EventFrameReader:
-    """Splits bytes into frames. A frame that is cut off is dropped."""
+    """Splits bytes into frames. A frame that is cut off is dropped. One of more than `limit` bytes raises `DocumentError`."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
+        self._limit = limit
         self._pieces: list[bytes] = []
         self._length = 0
         self._id: str | None = None
         self._data: list[bytes] = []
+        self._data_length = 0
 
     def feed(self, data: bytes) -> list[EventFrame]:
         *lines, rest = data.split(b"\n")
@@ -274,19 +276,20 @@ class EventFrameReader:
                 frames.append(frame)
         self._pieces.append(rest)
         self._length += len(rest)
-        if self._length > MAX_FRAME_BYTES:
-            raise DocumentError("event", "a line is too long")
+        if self._length + self._data_length > self._limit:
+            raise DocumentError("event", f"it is larger than {self._limit} bytes")
         return frames
 
     def _take(self, line: bytes) -> EventFrame | None:
         if not line:
             frame = EventFrame(self._id, b"\n".join(self._data)) if self._data else None
-            self._id, self._data = None, []
+            self._id, self._data, self._data_length = None, [], 0
             return frame
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
+            self._data_length += len(value) + 1
         elif name == b"id":
             self._id = value.decode("latin-1")
         return None
@@ -299,6 +302,7 @@ CONNECTED: Final = "server.connected"
 CONNECTION_EVENTS: Final = frozenset({CONNECTED, "server.heartbeat"})
 PART_GREW: Final = "message.part.delta"
 CURSORS_PER_SERVER: Final = 1 << 96
+MAX_COUNT_DIGITS: Final = 28  # of a number below `CURSORS_PER_SERVER`
 
 GatherState = Callable[[SessionTracker], Awaitable[ServerState]]
 
@@ -318,7 +322,7 @@ class CursorMap:
     def to_cursor(self, id: str | None, before: int) -> int:
         """Return the cursor of an event that follows `before`. An event without id gets a cursor that cannot be resumed."""
         server, _, count = (id or "").rpartition(".")
-        if not server or not count.isdecimal():
+        if not server or not count.isdecimal() or len(count) > MAX_COUNT_DIGITS:
             return before if self._servers else before + 1
         if server not in self._servers:
             self._servers.append(server)
@@ -454,15 +458,16 @@ class EventListener:
             plain = parse(frame.data, where="event")
         except DocumentError:
             return None
-        if not isinstance(plain, dict) or plain.get("type") in CONNECTION_EVENTS:
+        named = plain.get("type") if isinstance(plain, dict) else None
+        if not isinstance(named, str) or named in CONNECTION_EVENTS:
             return None
         properties = plain.get("properties")
-        if plain.get("type") == PART_GREW and isinstance(properties, dict) and "offset" not in properties:
+        if named == PART_GREW and isinstance(properties, dict) and "offset" not in properties:
             plain = {**plain, "properties": self.tracker.add_offset(properties)}
         try:
             return event_from_plain(plain)
         except DocumentError:
-            return _to_unknown_event(plain)
+            return UnknownEvent(named=named, properties=properties if isinstance(properties, dict) else {})
 
     async def _put(self, id: str | None, event: Event) -> None:
         self._has_events = True
@@ -471,13 +476,6 @@ class EventListener:
         await self.queue.put(
             PublishedEvent(cursor=self._cursor, directory=self._connection.directory, event=event)
         )
-
-
-def _to_unknown_event(plain: dict[str, Any]) -> UnknownEvent | None:
-    named, properties = plain.get("type"), plain.get("properties")
-    if not isinstance(named, str):
-        return None
-    return UnknownEvent(named=named, properties=properties if isinstance(properties, dict) else {})
 
 
 class EventStream:

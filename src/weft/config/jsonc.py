@@ -12,6 +12,10 @@ from weft.errors import ConfigError
 
 # The keys from the root down; a list entry has its index.
 KeyPath = tuple[str, ...]
+# Settings are nested this deeply only by mistake, and whoever reads them calls itself for each level.
+MAX_DEPTH = 100
+# Finding the key of a placeholder reads the whole text. Nobody needs more of them to find the mistake.
+MAX_REPORTED_FAILURES = 100
 
 
 class ConfigFinding(Struct, frozen=True, kw_only=True):
@@ -57,7 +61,7 @@ class JsoncDocument:
         self._offsets: dict[KeyPath, int] | None = None
         self.findings: list[ConfigFinding] = [
             ConfigFinding(path=_find_path(self._text, failure.at), reason=failure.reason)
-            for failure in self._substitution.failures
+            for failure in self._substitution.failures[:MAX_REPORTED_FAILURES]
         ]
         self.value = self._parse()
 
@@ -102,6 +106,8 @@ class JsoncDocument:
             self._raise_error("this is not a number in JSON", next((token.start() for token in invalid), 0))
         if not isinstance(value, dict):
             self._raise_error("expected an object", 0)
+        if is_too_deep(value):
+            self._raise_error("nested too deeply", 0)
         if repeated:
             self.findings.extend(self._iterate_repeats())
         present = drop_missing(value)
@@ -120,6 +126,12 @@ class JsoncDocument:
         key = ".".join(_find_path(text or self._text, offset))
         at = self._substitution.locate(offset)
         raise ConfigError(self.path, reason, at=at, key=key, hint=CORRECTION_HINT) from None
+
+
+def is_too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
+    """Return True if objects and lists are nested more than that many levels deep."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return items is not None and (levels == 0 or any(is_too_deep(item, levels - 1) for item in items))
 
 
 def _to_object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from weft.config.check import check_config
-from weft.config.jsonc import CORRECTION_HINT, ConfigFinding, KeyPath
+from weft.config.jsonc import CORRECTION_HINT, ConfigFinding, KeyPath, is_too_deep
 from weft.config.schema import AgentConfig
 from weft.errors import ConfigError
 
@@ -157,11 +157,16 @@ def parse_toml(path: str, text: str) -> dict[str, Any]:
 
     try:
         settings = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also a number of thousands of digits, which Python refuses to read
         position = re.search(_TOML_POSITION, str(error))
         at = (int(position[1]), int(position[2])) if position else (0, 0)
         # The original message may quote the file.
         raise ConfigError(path, "not TOML", at=at) from None
+    if is_too_deep(settings):
+        raise ConfigError(path, "nested too deeply")
     provider, model = settings.pop("provider", None), settings.pop("model", None)
     if isinstance(provider, str) and isinstance(model, str):
         settings["model"] = f"{provider}/{model}"
@@ -191,12 +196,10 @@ class MergedConfig:
             target = target.setdefault(key, {})
         self._set(target, path, value, origin)
 
-    def remove(self, path: KeyPath) -> None:
-        target = self.data
-        for key in path[:-1]:
-            target = target.get(key, {})
-        target.pop(path[-1], None)
-        self._forget_origins(path)
+    def keep(self, data: dict[str, Any]) -> None:
+        """Keep only these settings, a part of those that were merged."""
+        self.data = data
+        self.origins = {path: origin for path, origin in self.origins.items() if _contains(data, path)}
 
     def find_origin(self, path: KeyPath) -> ConfigOrigin | None:
         """Return the origin of a setting, of the first one below it, or of the section that contains it."""
@@ -241,6 +244,16 @@ class MergedConfig:
                 self._record_origins(item, (*path, key), origin)
         else:
             self.origins[path] = origin
+
+
+def _contains(value: Any, path: KeyPath) -> bool:
+    for key in path:
+        if isinstance(value, list):
+            return True  # a list is kept as a whole
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
 
 
 def _copy_value(value: Any) -> Any:

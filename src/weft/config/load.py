@@ -145,8 +145,7 @@ def _merge(
     data, findings = check_config(merged.data, is_complete=True)
     for finding in findings:
         _report_incomplete(finding, merged, layers, problems)
-        merged.remove(finding.path)
-    merged.data = data
+    merged.keep(data)
     return merged
 
 

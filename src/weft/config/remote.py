@@ -150,6 +150,6 @@ def is_address(text: str) -> bool:
 def _extract_config(url: str, body: bytes) -> str:
     try:
         document = json.loads(body)
+        return json.dumps(document.get("config") or {}) if isinstance(document, dict) else "{}"
     except (ValueError, RecursionError):
         raise ConfigError(url, "the answer is not JSON") from None
-    return json.dumps(document.get("config") or {}) if isinstance(document, dict) else "{}"

@@ -47,6 +47,8 @@ def event_from_plain(plain: Any, *, where: str = "event") -> Event:
         raise DocumentError(where, "the event has no type")
     name, properties = plain["type"], plain.get("properties") or {}
     if (kind := KINDS.get(name)) is None:
+        if not isinstance(properties, dict):
+            raise DocumentError(where, "the properties of the event are not an object")
         return UnknownEvent(named=name, properties=properties)
     return from_plain({kind.whole: properties} if kind.whole else properties, kind, where=where)
 

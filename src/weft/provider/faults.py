@@ -280,6 +280,7 @@ FINAL_STATUSES: Final = frozenset({401, 402, 429, 529})
 SPECIFIC_KINDS: Final[frozenset[FaultKind]] = frozenset(
     {"overflow", "output-length", "media", "signature", "content-filter", "quota"}
 )
+STATUS_DIGITS: Final = 3
 # Hundreds digits of HTTP statuses.
 CLIENT_ERROR_CLASS: Final = 4
 SERVER_ERROR_CLASS: Final = 5
@@ -472,7 +473,7 @@ def _find_status(document: Any, codes: list[str]) -> int | None:
     for layer in _iterate_layers(document):
         for name in ("code", "status", "status_code"):
             status = layer.get(name)
-            if isinstance(status, str) and status.isdecimal():
+            if isinstance(status, str) and len(status) == STATUS_DIGITS and status.isdecimal():
                 status = int(status)
             if isinstance(status, int) and _is_failure(status):
                 return status

@@ -7,8 +7,9 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
-from weft.errors import InvalidInputError, ProviderAuthError
+from weft.errors import DocumentError, InvalidInputError, ProviderAuthError
 from weft.host.clock import Clock
+from weft.model.wire import parse
 from weft.provider.catalog.access import is_loopback
 from weft.provider.catalog.credentials import COPILOT_ID
 from weft.version import VERSION
@@ -99,8 +100,8 @@ class GitHubLogin:
         if response.is_error or len(response.content) > MAX_RESPONSE_BYTES:
             raise self._make_error(f"answered with status {response.status_code}")
         try:
-            return msgspec.json.decode(response.content)
-        except msgspec.DecodeError:
+            return parse(response.content)
+        except DocumentError:
             raise self._make_error("answered with something that is not JSON") from None
 
     def _to_poll(self, body: Any) -> TokenPoll:
@@ -121,11 +122,11 @@ def parse_server(text: str) -> str:
     address = text.strip()
     if not address:
         return GITHUB
-    parts = urlsplit(address if "://" in address else f"https://{address}")
     try:
+        parts = urlsplit(address if "://" in address else f"https://{address}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        host, port = None, None
+        parts, host, port = urlsplit(""), None, None
     if not host or parts.username is not None or (parts.scheme != "https" and not is_loopback(address)):
         raise InvalidInputError(
             "enterpriseUrl", "is not the address of a server", hint="write it like company.ghe.com"

@@ -135,7 +135,7 @@ class HttpConnection(asyncio.Protocol):
             self._is_reusable = False  # a second response that nobody asked for
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_complete:
+        if not self._is_complete and not self._has_head:  # fields after the body have no use, and no limit
             key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
@@ -208,6 +208,8 @@ class HttpConnection(asyncio.Protocol):
         Raise `TimeoutError` after `silence`, `UndecodableBodyError`, or `OSError` if the body broke off.
         """
         while True:
+            if self._decompressor is not None and self._decompressor.unconsumed_tail:
+                return self._decompress(self._decompressor.unconsumed_tail)
             if self._body:
                 data = self._decompress(self._take_body())
                 if data:
@@ -271,7 +273,7 @@ class HttpConnection(asyncio.Protocol):
         if self._decompressor is None:
             raise UndecodableBodyError(f"it is compressed with {self._encoding}")
         try:
-            return self._decompressor.decompress(data)
+            return self._decompressor.decompress(data, MAX_UNREAD_BYTES)
         except zlib.error as error:
             raise UndecodableBodyError(str(error)) from error
 

@@ -39,6 +39,7 @@ class SseReader:
         self._name = ""
         self._data: bytes | None = None
         self._more: list[bytes] = []  # data lines after the first
+        self._more_bytes = 0
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """Return the events that are complete with this data."""
@@ -54,7 +55,7 @@ class SseReader:
             self._pieces.clear()
         lines = self._split_at_cr(data) if has_cr else data.split(b"\n")
         rest = lines.pop()
-        self._held_bytes = sum(map(len, self._more)) if self._more else 0
+        self._held_bytes = self._more_bytes
         events = self._parse_lines(lines)
         if rest:
             self._hold(rest)
@@ -97,6 +98,8 @@ class SseReader:
         if self._more:
             data = b"\n".join([data, *self._more])
             self._more.clear()
+            self._held_bytes -= self._more_bytes
+            self._more_bytes = 0
         self._data = None
         return data
 
@@ -105,6 +108,7 @@ class SseReader:
             self._data = data
             return
         self._more.append(data)
+        self._more_bytes += len(data) + 1
         self._held_bytes += len(data) + 1
         if self._held_bytes > self._limit:
             raise make_too_large_error(self._limit)

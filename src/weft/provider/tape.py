@@ -478,16 +478,20 @@ def _read_line(line: bytes, where: str) -> Exchange:
         exchange = decode(line, Exchange, where=where)
         _read_model(exchange)
         for chunk in exchange.chunks:
-            if chunk.get(CHUNK_TAG) not in CHUNK_TYPES:
-                raise DocumentError(where, f"unknown chunk {chunk.get(CHUNK_TAG)!r}")
+            tag = chunk.get(CHUNK_TAG)
+            if not isinstance(tag, str) or tag not in CHUNK_TYPES:
+                raise DocumentError(where, f"unknown chunk {tag!r}")
             to_chunk(chunk, where=where, names={})
+        fingerprint = compute_fingerprint(exchange.request)
     except DocumentError as error:
         raise InvalidInputError("replay", f"not a tape: {error}") from error
+    except RecursionError:
+        raise InvalidInputError("replay", f"{where}: nested too deeply") from None
     if exchange.tape != TAPE_VERSION:
         raise InvalidInputError(
             "replay", f"{where}: tape format {exchange.tape}, but this weft reads format {TAPE_VERSION}"
         )
-    if exchange.fingerprint != compute_fingerprint(exchange.request):
+    if exchange.fingerprint != fingerprint:
         raise InvalidInputError("replay", f"{where}: the request was changed after it was recorded")
     return exchange
 

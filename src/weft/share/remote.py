@@ -35,7 +35,7 @@ class HttpShareClient:
     async def create(self, server: str, session: SessionID, *, expires: int | None) -> ShareTicket:
         # OpenCode's servers ignore unknown fields; ours use it.
         body = {"sessionID": session} | ({} if expires is None else {"expires": expires})
-        return _to_ticket(await self._send("POST", server, "/api/share", body), server)
+        return to_ticket(await self._send("POST", server, "/api/share", body), server)
 
     async def sync(self, record: ShareRecord, items: Iterable[ShareItem]) -> None:
         body = {"secret": record.secret, "data": [to_plain(item) for item in items]}
@@ -109,8 +109,8 @@ async def _read_body(response: httpx2.Response, address: str) -> bytes:
     return bytes(body)
 
 
-def _to_ticket(answer: bytes, server: str) -> ShareTicket:
-    """Return the share in an answer. OpenCode stores any answer, even an error page; here it must be a share."""
+def to_ticket(answer: bytes, server: str) -> ShareTicket:
+    """Return the share in an answer. Raise `SharingError` if it is none: OpenCode stores any answer, even an error page."""
     address, _ = split_login(server)
     try:
         match parse(answer):

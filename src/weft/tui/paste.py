@@ -63,12 +63,12 @@ def find_image(text: str) -> str:
     """
     try:
         words = shlex.split(text)
-    except ValueError:
+        word = words[0] if len(words) == 1 else text.strip()
+        if word.startswith("file://"):
+            word = unquote(urlsplit(word).path)
+        path = os.path.expanduser(word)
+    except ValueError:  # an open quote, an invalid host, or a name that no person can have
         return ""
-    word = words[0] if len(words) == 1 else text.strip()
-    if word.startswith("file://"):
-        word = unquote(urlsplit(word).path)
-    path = os.path.expanduser(word)
     if "\n" in path or "\0" in path or not os.path.isabs(path):
         return ""
     return path if mimetypes.guess_type(path)[0] in IMAGE_TYPES and os.path.isfile(path) else ""

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
+from given.damage import IN_ONE_DIRECTORY, damaged_bytes, damaged_values, to_json
 from given.examples import examples
 from weft.config.check import check_config
 from weft.config.jsonc import JsoncDocument
@@ -356,4 +357,66 @@ junk = st.recursive(
 @examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_json_value_stops_loading(home: Any, value: dict[str, Any]) -> None:
     home.write(home.config / "opencode.json", json.dumps(value))
+    assert isinstance(home.load().config, Config)
+
+
+def test_a_list_with_an_incomplete_entry_is_dropped_and_named(home: Any) -> None:
+    hooks = {"tool.execute.before": [{"matcher": "bash"}], "event": [{"command": ["true"]}]}
+    home.write(home.config / "opencode.json", json.dumps({"experimental": {"weft": {"hooks": hooks}}}))
+    loaded = home.load()
+    path = ("experimental", "weft", "hooks", "tool.execute.before")
+    assert [error.key for error in loaded.problems] == [".".join((*path, "0"))]
+    assert path not in loaded.origins
+    assert (*path[:-1], "event") in loaded.origins
+
+
+TOML = [
+    b"[",
+    b"[" * 200,
+    b"]" * 200,
+    b"=",
+    b"'''",
+    b"inf",
+    b"nan",
+    b"0x",
+    b"1" * 5000,
+    b"[[a]]\n",
+    b"a.b.c = 1\n",
+]
+CONFIG = {
+    "$schema": "https://opencode.ai/config.json",
+    "model": "a/b",
+    "provider": {
+        "p": {"options": {"apiKey": "{env:KEY}"}, "models": {"m": {"limit": {"context": 1, "output": 2}}}}
+    },
+    "mcp": {"s": {"type": "local", "command": ["x", "y"], "environment": {"T": "{file:a.txt}"}}},
+    "permission": {"bash": {"*": "ask"}, "edit": "allow"},
+    "agent": {"build": {"temperature": 0.5, "tools": {"bash": False}}},
+    "experimental": {"weft": {"hooks": {"tool.execute.before": [{"command": ["true"]}]}}},
+}
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_no_bytes_in_a_configuration_file_stop_loading(home: Any, data: st.DataObject) -> None:
+    raw = to_json(data.draw(damaged_values(CONFIG)))
+    raw = (
+        data.draw(damaged_bytes(raw, [b"//", b"/*", b"*/", b"{env:A}", b"{file:b}"]))
+        if data.draw(st.booleans())
+        else raw
+    )
+    home.write(home.config / "opencode.jsonc", raw)
+    assert isinstance(home.load().config, Config)
+
+
+@given(
+    raw=damaged_bytes(
+        b'provider = "a"\nmodel = "b"\n[agent.x]\ntemperature = 0.5\nat = 2001-01-01T00:00:00Z\n', TOML
+    )
+)
+@example(raw=b"a = " + b"1" * 5000)
+@example(raw=b"a = " + b"[" * 250 + b"]" * 250)
+@IN_ONE_DIRECTORY
+def test_no_bytes_in_a_legacy_file_stop_loading(home: Any, raw: bytes) -> None:
+    home.write(home.config / "config", raw)
     assert isinstance(home.load().config, Config)

@@ -1,9 +1,13 @@
 """Agents, commands and modes defined in Markdown."""
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from given.damage import IN_ONE_DIRECTORY, allow_refusal, damaged_bytes
 from weft.config.front_matter import Markdown
 from weft.config.schema import AgentConfig, CommandConfig
 from weft.errors import ConfigError
@@ -75,6 +79,79 @@ def test_exploding_yaml_aliases_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *levels]
     with pytest.raises(ConfigError, match="too large"):
         Markdown("f", "---\n" + "\n".join(lines) + "\n---\n")
+
+
+def test_exploding_yaml_merges_are_refused() -> None:
+    levels = [f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 10)}]}}" for level in range(1, 12)]
+    with pytest.raises(ConfigError, match="too large"):
+        Markdown("f", "---\n" + "\n".join(["a0: &a0 {x: 1}", *levels]) + "\n---\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: &a [*a]", "&a\na: *a", "a: " + "[" * 200_000, "a: " + "{b: " * 5000, "a: " + "[" * 300 + "]" * 300],
+)
+def test_front_matter_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="too large"):
+        Markdown("f", f"---\n{text}\n---\n")
+
+
+def test_a_long_line_of_front_matter_is_read_in_linear_time() -> None:
+    assert Markdown("f", f"---\na: x{' ' * 200_000}y\n---\n").front["a"][-1] == "y"
+
+
+AGENT = b"""---
+description: "Reviews: everything"
+mode: subagent
+steps: &steps 12
+temperature: 0.5
+permission: &rules {bash: {"git *": allow, "*": ask}}
+options:
+  <<: *rules
+  list: [a, 0x10, ~, !!str 1, *steps]
+  text: |
+    a: b
+---
+
+Go.
+"""
+YAML = [
+    b"&a ", b"*a", b"*steps", b"<<: ", b"? ", b"- ", b"---\n", b"...\n", b"%YAML 1.1\n", b"!!int ", b"!!float ", b"!!bool ",
+    b"!!null ", b"!!binary ", b"!!timestamp ", b"!!set ", b"!!omap ", b"!!pairs ", b"!x ", b".nan", b"0x", b"9" * 5000,
+    b"f" * 5000, b"[" * 2000, b"\t", b"\r", b"\xe2\x80\xa8",
+]  # fmt: skip
+
+
+def make_front_matter(line: str) -> bytes:
+    return f"---\n{line}\n---\n".encode()
+
+
+@given(damaged_bytes(AGENT, YAML) | st.binary(max_size=60).map(lambda raw: b"---\n" + raw + b"\n---\n"))
+@example(make_front_matter("a: !!timestamp x"))
+@example(make_front_matter("a: !!timestamp 2001-01-01"))
+@example(make_front_matter("a: !!binary aGk="))
+@example(make_front_matter("a: !!bool x"))
+@example(make_front_matter('a: !!int ""'))
+@example(make_front_matter("a: !!float .nan"))
+@example(make_front_matter("a: 0x" + "f" * 5000))
+@example(make_front_matter("0x" + "f" * 5000 + ": 1"))
+def test_whatever_front_matter_contains_is_json_or_refused(raw: bytes) -> None:
+    with allow_refusal(ConfigError, naming="front matter"):
+        document = Markdown("f", raw.decode(errors="replace"))
+        assert json.loads(json.dumps(document.front, allow_nan=False)) == document.front
+        for key in document.front:
+            document.locate((key, key))
+
+
+@given(raw=damaged_bytes(AGENT, YAML))
+@IN_ONE_DIRECTORY
+def test_no_definition_stops_loading(home: Any, raw: bytes) -> None:
+    for place in ("agent/bad.md", "command/bad.md", "mode/bad.md"):
+        home.write(home.project / ".opencode" / place, raw)
+    home.write(home.project / ".opencode" / "agent" / "good.md", "Good.")
+    agents = home.load().config.agent
+    assert agents is not None
+    assert agents["good"] == AgentConfig(prompt="Good.")
 
 
 def test_definitions_become_agents_commands_and_modes(home: Any) -> None:

@@ -153,9 +153,18 @@ def test_a_syntax_error_is_reported_with_line_column_and_key(text: str, expected
     assert str(caught.value) == expected
 
 
-def test_a_deeply_nested_text_is_refused() -> None:
+@pytest.mark.parametrize(
+    "text", ['{"a":' * 100_000, '{"a":' * 400 + "1" + "}" * 400, '{"a":' + "[" * 600 + "]" * 600 + "}"]
+)
+def test_a_deeply_nested_text_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="nested too deeply"):
-        JsoncDocument("f", '{"a":' * 100_000)
+        JsoncDocument("f", text)
+
+
+def test_only_the_first_of_many_failed_placeholders_are_reported() -> None:
+    document = JsoncDocument("f", '{"a": [' + ", ".join(['"{file:x}"'] * 20_000) + "]}", resolve)
+    assert document.value == {}
+    assert [finding.path for finding in document.findings] == [("a", str(index)) for index in range(100)]
 
 
 values = st.recursive(

@@ -7,13 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from given.damage import allow_refusal, damaged_bytes, damaged_values, to_json
 from weft.errors import InvalidInputError, NotFoundError, WeftError
+from weft.host.processes import CapturedOutput
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import FileInput, TextInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import AnyPart, ModelRef, Moment, TextPart
 from weft.model.wire import decode, encode
 from weft.plugin.chain import check_result, deep_copy
+from weft.plugin.command import read_result
 from weft.plugin.hooks import (
     CHAT_MESSAGE,
     CHAT_PARAMS,
@@ -136,6 +139,23 @@ def test_a_returned_value_has_the_right_type_or_is_refused(given: Any) -> None:
     assert all(isinstance(each, float | None) for each in (found.temperature, found.top_p))
     assert isinstance(found.top_k, int | None)
     assert isinstance(found.options, dict)
+
+
+PRINTED = damaged_values(
+    {"output": {"temperature": 0.5, "topP": 1, "topK": 3, "options": {"a": [1, {"b": None}]}}}
+).map(to_json)
+
+
+@given(PRINTED | PRINTED.flatmap(damaged_bytes), st.sampled_from([0, 1, 2, None]), st.text(), st.booleans())
+def test_whatever_a_command_prints_is_a_result_or_refused(
+    printed: bytes, code: int | None, errors: str, cut: bool
+) -> None:
+    with allow_refusal(WeftError):
+        found = read_result(
+            CHAT_PARAMS, NOW, CapturedOutput(code=code, output=printed, errors=errors, cut=cut)
+        )
+        assert isinstance(found, ChatParams)
+        assert decode(encode(found), ChatParams) == found
 
 
 def test_a_circular_value_is_refused() -> None:

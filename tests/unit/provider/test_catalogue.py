@@ -1,12 +1,17 @@
 """The model catalogue: the bundled one, a fetched one, and a broken one."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import example, given
 
+from given.damage import IN_ONE_DIRECTORY, allow_refusal, damaged_bytes, damaged_values, to_json
 from weft.errors import ConfigError, ProviderError
-from weft.provider.catalog.models import fetch_catalogue, make_catalogue, read_snapshot
+from weft.model.catalog import ModelApi
+from weft.provider.catalog.local import list_served_models
+from weft.provider.catalog.models import fetch_catalogue, make_catalogue, read_snapshot, to_model
 
 LOOM = b'{"loom": {"name": "Loom", "env": ["LOOM_API_KEY"], "npm": "x", "models": {"one": {"name": "One"}}}}'
 BROKEN = [b"", b"{", b"<html>busy</html>", b"[]", b"null", b'{"loom": 1}', b"{}", b'{"loom"', b"\xff\xfe"]
@@ -108,3 +113,49 @@ def test_the_snapshot_contains_facts_only() -> None:
         "name", "family", "release_date", "attachment", "reasoning", "temperature", "tool_call", "interleaved",
         "status", "provider", "limit", "modalities", "cost",
     }  # fmt: skip
+
+
+WHOLE = {
+    "loom": {
+        "name": "Loom",
+        "env": ["LOOM_API_KEY"],
+        "npm": "x",
+        "models": {
+            "one": {
+                "name": "One",
+                "interleaved": {"field": "reasoning"},
+                "cost": {"input": 1.5, "output": 2, "context_over_200k": {"input": 3, "output": 4}},
+                "limit": {"context": 1000, "output": 100},
+                "modalities": {"input": ["text", "image"], "output": ["text"]},
+                "options": {"a": [1]},
+            }
+        },
+    }
+}
+CATALOGUES = damaged_values(WHOLE).map(to_json)
+
+
+@given(raw=CATALOGUES | CATALOGUES.flatmap(damaged_bytes))
+@example(raw=b'{"loom": {"models": {"one": {"name": "\\ud800"}}}}')
+@example(raw=b'{"loom": {"models": {"one": {"name": 1e400}}}}')
+@example(raw=b'{"loom": {"x": ' + b"[" * 2000 + b"]" * 2000 + b"}}")
+@example(raw=b'{"loom": {"models": {"one": ' + b"[" * 2000 + b"]" * 2000 + b"}}}")
+@IN_ONE_DIRECTORY
+def test_whatever_a_fetched_catalogue_contains_is_read_or_ignored(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "models.json"
+    path.write_bytes(raw)
+    catalogue = make_catalogue(str(path), lambda _: None)
+    for id in catalogue.list_providers() if "anthropic" not in catalogue.list_providers() else ():
+        entry = catalogue.find(id)
+        for model in entry.models if entry is not None else ():
+            found = None if entry is None else entry.find(model)
+            if found is not None:
+                with suppress(msgspec.ValidationError):
+                    to_model(id, model, found, provider_api=ModelApi(id=model, url="", npm=""))
+
+
+@given(raw=damaged_bytes(b'{"object": "list", "data": [{"id": "a", "x": {}}, {"id": "b"}]}'))
+@example(raw=b'{"x": ' + b"[" * 2000 + b"]" * 2000 + b"}")
+def test_whatever_a_local_server_lists_is_a_list_of_models_or_refused(raw: bytes) -> None:
+    with allow_refusal(ProviderError, naming="did not answer with a list"):
+        assert all(isinstance(id, str) for id in list_served_models("http://127.0.0.1:1/v1", lambda _: raw))

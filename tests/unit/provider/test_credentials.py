@@ -5,11 +5,14 @@ import stat
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
 
+from given.damage import IN_ONE_DIRECTORY, allow_refusal, damaged_bytes, damaged_values, to_json
 from weft.errors import ConfigError
 from weft.provider.catalog.credentials import (
     ProviderKey,
     StoredLogin,
+    find_auth,
     find_environment_key,
     list_key_variables,
     list_logins,
@@ -152,3 +155,32 @@ def test_the_repr_of_a_key_hides_it() -> None:
         StoredLogin(provider="x", type="api", secret="sk-secret"),
     )
     assert "sk-secret" not in f"{key} {key!r} {login} {login!r}"
+
+
+LOGINS = damaged_values(
+    {
+        **OTHERS,
+        "anthropic": {"type": "api", "key": "sk-1"},
+        "github-copilot": {
+            "type": "oauth",
+            "refresh": "r",
+            "access": "a",
+            "expires": 0,
+            "enterpriseUrl": "x.test",
+        },
+    }
+).map(to_json)
+
+
+@given(raw=LOGINS | LOGINS.flatmap(damaged_bytes))
+@example(raw=b'{"github-copilot": {"type": "oauth", "enterpriseUrl": "["}}')
+@example(raw=b'{"anthropic": {"type": "\\ud800"}}')
+@IN_ONE_DIRECTORY
+def test_whatever_the_file_of_keys_contains_is_read_or_named(path: Path, raw: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(raw)
+    with allow_refusal(ConfigError, naming=str(path)):
+        for provider in list_logins(str(path)):
+            find_auth(str(path), provider)
+        store_key(str(path), "mine", "sk-2")
+        assert list_logins(str(path))["mine"].secret == "sk-2"

@@ -5,7 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from given.damage import damaged_bytes, damaged_values, to_json
 from weft.errors import ProviderAuthError, ProviderError
 from weft.provider.faults import MAX_BODY_LENGTH, MAX_MESSAGE_LENGTH, parse_error, parse_wait
 
@@ -27,6 +30,43 @@ def test_recorded_errors_have_the_expected_kind(failure: dict[str, Any]) -> None
     assert failure["status"] in (None, error.status)
     assert error.body == failure["body"]
     assert str(error)
+
+
+LAYERS = {
+    "error": {
+        "message": "no",
+        "code": "429",
+        "type": "x",
+        "details": [{"@type": "RetryInfo", "retryDelay": "12.5s"}],
+        "metadata": {"raw": '{"error": {"message": "upstream", "code": 500}}'},
+        "innererror": {"code": "content_filter"},
+    },
+    "response": {"error": {"code": "server_error", "status": "503"}, "status_code": 404},
+}
+WAITS = st.sampled_from(
+    ["1e999", "nan", "-1", "9" * 5000, "Wed, 21 Oct 2026 07:28:15 GMT", "Wed, 99 Oct 99999999999"]
+)
+
+
+@given(
+    st.none() | st.integers(0, 999),
+    st.dictionaries(
+        st.sampled_from(["Retry-After", "retry-after-ms", "Date", "x-amzn-errortype", "x-should-retry"]),
+        WAITS | st.text(max_size=20),
+    ),
+    damaged_values([LAYERS]).map(to_json)
+    | damaged_bytes(to_json(LAYERS))
+    | st.sampled_from(RECORDED).flatmap(lambda failure: damaged_bytes(failure["body"].encode())),
+)
+@example(None, {}, b'{"error": {"code": "%s"}}' % (b"1" * 5000))
+@example(None, {}, b'{"response":' * 900 + b"{}" + b"}" * 900)
+def test_whatever_an_error_contains_is_an_error(
+    status: int | None, headers: dict[str, str], body: bytes
+) -> None:
+    error = parse_error(status, headers, body)
+    assert isinstance(error, ProviderError)
+    assert str(error)
+    assert error.wait_ms is None or error.wait_ms >= 0
 
 
 @pytest.mark.parametrize("status", [429, 529])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from given.damage import damaged_bytes
 from weft.errors import ProviderError
 from weft.provider.sse import SseEvent, SseReader, decode_event
 
@@ -55,9 +56,12 @@ def test_events_do_not_depend_on_how_bytes_are_split(cuts: list[int], end: bytes
     assert read(*pieces) == read(RAW)
 
 
-@given(st.lists(st.binary(max_size=20), max_size=20))
-def test_arbitrary_bytes_are_read(pieces: list[bytes]) -> None:
-    read(*pieces)
+@given(
+    st.lists(st.binary(max_size=20), max_size=20)
+    | st.lists(damaged_bytes(RAW, [b"data", b"data:", b"event: ", b"\r\n\r\n", b"\xef\xbb\xbf"]), max_size=3)
+)
+def test_arbitrary_bytes_are_read_wherever_they_are_cut(pieces: list[bytes]) -> None:
+    assert read(*pieces, limit=10**6) == read(b"".join(pieces), limit=10**6)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,11 @@ def test_an_event_that_does_not_end_is_refused(pieces: list[bytes]) -> None:
 
 def test_a_long_line_in_many_pieces_is_read() -> None:
     assert read(b"data: ", *[b"x"] * 900, b"\n\n") == [SseEvent("", b"x" * 900)]
+
+
+def test_an_event_of_many_lines_is_read_in_linear_time() -> None:
+    lines = 100_000
+    assert read(*[b"data: x\n"] * lines, limit=3 * lines) == [SseEvent("", b"\n".join([b"x"] * lines))]
 
 
 class Word(Struct):

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from given.damage import IN_ONE_DIRECTORY, allow_refusal, damaged_bytes, damaged_values, to_json
 from given.engine import ECHO, MODEL, NOW, PLACE, open_engine, text_prompt
 from weft.errors import InvalidInputError, ModelNotFoundError, ProviderAuthError, ProviderError
 from weft.model.input import SessionInput
@@ -34,7 +37,7 @@ from weft.provider.chunk import (
 from weft.provider.contract import ModelRequest, Parameters, Provider, TextContent, UserModelMessage
 from weft.provider.registry import Registry, ServedModel
 from weft.provider.scripted import AnyMove, Fail, Say, ScriptedProvider, UseTool
-from weft.provider.tape import Recording, Replay, TapedRegistry
+from weft.provider.tape import Recording, Replay, TapedRegistry, compute_fingerprint
 from weft.testing.clock import HandClock
 
 EVERY = (
@@ -287,6 +290,48 @@ async def test_an_invalid_tape_is_refused_with_its_line(tmp_path: Path) -> None:
         assert reason in str(raised.value)
     with pytest.raises(InvalidInputError, match="No such file"):
         Replay(str(tmp_path / "none"))
+
+
+@given(data=st.data())
+@IN_ONE_DIRECTORY
+def test_whatever_a_tape_contains_is_replayed_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    good, path = tmp_path / "good.jsonl", tmp_path / "odd.jsonl"
+    if not good.exists():
+        asyncio.run(record(good, ChunkProvider(*EVERY), ask(), ask("again")))
+    odd = data.draw(damaged_values(json.loads(good.read_bytes().splitlines()[0])))
+    if isinstance(odd, dict) and data.draw(st.booleans()):
+        odd["fingerprint"] = compute_fingerprint(odd.get("request"))
+    raw = to_json(odd) + b"\n"
+    path.write_bytes(data.draw(damaged_bytes(raw)) if data.draw(st.booleans()) else raw)
+
+    async def replay() -> None:
+        player = Replay(str(path))
+        player.set_places({"home": "/home/ada"})
+        player.find_default()
+        for request in (ask(), ask("else")):
+            await hear(player, request)
+
+    with allow_refusal(InvalidInputError, ProviderError):
+        asyncio.run(replay())
+
+
+@pytest.mark.parametrize("tag", [[], {}, None, 1])
+async def test_a_chunk_whose_kind_is_not_a_text_is_refused(tmp_path: Path, tag: object) -> None:
+    path = tmp_path / "t.jsonl"
+    await record(path, ChunkProvider(*EVERY), ask())
+    line = json.loads(path.read_bytes())
+    line["chunks"][0]["chunk"] = tag
+    path.write_text(json.dumps(line))
+    with pytest.raises(InvalidInputError, match="unknown chunk"):
+        Replay(str(path))
+
+
+async def test_a_chunk_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    await record(path, ChunkProvider(*EVERY), ask())
+    path.write_bytes(path.read_bytes().replace(b'{"x":{"n":1}}', b'{"x":' + b"[" * 600 + b"]" * 600 + b"}"))
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        Replay(str(path))
 
 
 def test_a_recording_needs_a_new_or_empty_file(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
+from given.damage import damaged_bytes
 from weft.snapshot.entry import (
     FILE,
     LINK,
@@ -75,3 +77,17 @@ def test_parents_are_listed_and_paths_are_formatted() -> None:
     assert list(list_parents(b"a/b/c")) == [b"a", b"a/b"]
     assert list(list_parents(b"a")) == []
     assert format_path(b"\xc3\xbc \xff") == "ü \\xff"
+
+
+[TREE] = to_trees(
+    TreeState(files={b"a": FileEntry(FILE | 0o644, "12" * 20), b"b c": FileEntry(LINK, "34" * 20)})
+)
+
+
+@given(damaged_bytes(TREE, [b"40000 x\0", b"-1 y\0", b" ", b"\0"]))
+def test_a_damaged_tree_is_read_or_malformed(raw: bytes) -> None:
+    try:
+        entries = list(from_tree(raw))
+    except ValueError:
+        return
+    assert all(entry.mode >= 0 and len(entry.oid) == 40 and b"\0" not in name for name, entry in entries)

@@ -4,7 +4,7 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInputError
@@ -53,7 +53,10 @@ def test_an_image_that_cannot_be_sent_is_named(tmp_path: Path) -> None:
         read_image(str(tmp_path / "large.png"))
 
 
-@given(st.text())
+@given(st.text() | st.tuples(st.sampled_from(["~", "file://", "'", "/"]), st.text(max_size=9)).map("".join))
+@example("file://[")
+@example("~a\0")
+@example("~\ud800")
 def test_pasted_text_is_never_lost(text: str) -> None:
     pastes = Pastes()
     assert pastes.unfold(pastes.fold(text)) == text.replace("\r\n", "\n").replace("\r", "\n")

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from weft.errors import ConfigError, DocumentError
 from weft.host.files import hold_lock, read_bytes, write_atomic
 from weft.model.provider import AnyAuth
-from weft.model.wire import encode_pretty, parse
+from weft.model.wire import encode_pretty, from_plain, parse
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 # A provider lists the variables that it reads. Only some of them hold a key.
@@ -72,8 +71,8 @@ def list_logins(path: str) -> dict[str, StoredLogin]:
 def find_auth(path: str, provider: str) -> AnyAuth | None:
     """Return the whole stored credential of a provider; None if there is none, or if its format is unknown."""
     try:
-        auth: AnyAuth = msgspec.convert(_read_entries(path).get(provider), AnyAuth)
-    except msgspec.ValidationError:
+        auth: AnyAuth = from_plain(_read_entries(path).get(provider), AnyAuth)
+    except DocumentError:
         return None
     return auth
 
@@ -111,13 +110,20 @@ def _to_login(id: str, entry: dict[str, Any]) -> StoredLogin:
 def _to_copilot_login(id: str, entry: dict[str, Any]) -> StoredLogin:
     """Convert a Copilot login. GitHub's token does not expire; a company's server has its own address."""
     token, server = entry.get("refresh"), entry.get("enterpriseUrl")
-    host = urlsplit(server if "://" in server else f"//{server}").hostname if isinstance(server, str) else ""
     return StoredLogin(
         provider=id,
         type="oauth",
         secret=token if isinstance(token, str) else "",
-        url=f"https://copilot-api.{host}" if host else "",
+        url=f"https://copilot-api.{host}" if isinstance(server, str) and (host := _find_host(server)) else "",
     )
+
+
+def _find_host(server: str) -> str | None:
+    """Return the host of an address, with or without its scheme; None if it is not an address."""
+    try:
+        return urlsplit(server if "://" in server else f"//{server}").hostname
+    except ValueError:
+        return None
 
 
 def _read_entries(path: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from weft.errors import ProviderError
 from weft.model.url import redact_url
 from weft.provider.catalog.access import LOCAL_SERVERS, is_loopback
-from weft.provider.catalog.models import Fetch
+from weft.provider.catalog.models import INVALID_JSON, Fetch
 from weft.provider.faults import make_error
 
 OLLAMA_PORT: Final = 11434
@@ -59,7 +59,7 @@ def list_served_models(url: str, fetch: Fetch) -> list[str]:
     raw = fetch(models_url)
     try:
         models = _model_list.decode(raw).data
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except INVALID_JSON as error:
         raise ProviderError(f"{redact_url(models_url)} did not answer with a list of models") from error
     return [each.id for each in models or ()]
 

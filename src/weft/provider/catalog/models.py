@@ -31,6 +31,9 @@ Warn = Callable[[ConfigError], None]
 SNAPSHOT_FILE: Final = "data/models.pack"
 MAX_CATALOGUE_BYTES: Final = 64 * 1024 * 1024
 
+# What msgspec raises for bytes that are not the JSON that it expects.
+INVALID_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 _catalogue_decoder = msgspec.json.Decoder(dict[str, Raw])
 _index_decoder = msgspec.json.Decoder(dict[str, tuple[int, int]])
 
@@ -45,9 +48,12 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     models: dict[str, Raw] = {}
 
     def find(self, model: str) -> dict[str, Any] | None:
-        """Return a model in the format of models.dev, or None."""
+        """Return a model in the format of models.dev, or None if there is none that can be read."""
         raw = self.models.get(model)
-        found = msgspec.json.decode(raw) if raw is not None else None
+        try:
+            found = msgspec.json.decode(raw) if raw is not None else None
+        except INVALID_JSON:
+            return None
         return found if isinstance(found, dict) else None
 
 
@@ -71,7 +77,7 @@ class Catalogue:
         raw = self._raw.get(provider)
         try:
             return _entry_decoder.decode(raw) if raw is not None else None
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except INVALID_JSON:
             return None  # a later models.dev may use a format that we do not know
 
 
@@ -142,7 +148,7 @@ def _decode_catalogue(raw: bytes) -> Mapping[str, Raw]:
     """Return the undecoded providers by id, or {} if this is not a catalogue."""
     try:
         providers = _catalogue_decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except INVALID_JSON:
         return {}
     return providers if all(bytes(provider).startswith(b"{") for provider in providers.values()) else {}
 

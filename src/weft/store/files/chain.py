@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import DocumentError
+from weft.errors import DocumentError, InvalidIdError
 from weft.host.files import Disk, Stamp, read_file, stamp_of
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, PartID, SessionID
@@ -237,7 +237,12 @@ def drop_unapplied(layout: Layout, disk: Disk, session: SessionID) -> None:
         drop_entry(
             layout,
             disk,
-            ChainAppend(layout.relative(path), at, "", f"{len(lines):012d} {lines[-1][:64].decode()}"),
+            ChainAppend(
+                layout.relative(path),
+                at,
+                "",
+                f"{len(lines):012d} {lines[-1][:64].decode('ascii', 'replace')}",
+            ),
         )
 
 
@@ -260,7 +265,7 @@ def read_lines(path: str) -> ChainLines:
     if not lines:
         return ChainLines([], (0, head.decode("ascii", "replace")))
     count, _, hash = head.partition(b" ")
-    number = int(count) if count.isdigit() else -1
+    number = int(count) if count.isdigit() and len(head) == HEAD_BYTES - 1 else -1
     return ChainLines(lines[:-1], (number, hash.decode("ascii", "replace")))
 
 
@@ -306,15 +311,21 @@ def _is_unapplied(layout: Layout, session: SessionID, line: bytes) -> bool:
     if len(changes) != 1:
         return False  # several documents have a write-ahead note
     [change] = changes
+    kind = KINDS.get(change.key.partition("/")[0])
+    if kind is None or change.digest is None:
+        return False  # the line is damaged, or the document was removed, which has a write-ahead note
     prefix = f"{session_lock(session)}{TEMP_MARK}"
     try:
         temps = [f"{layout.temps}/{name}" for name in os.listdir(layout.temps) if name.startswith(prefix)]
     except FileNotFoundError:
         return False
-    kind = KINDS[change.key.partition("/")[0]]
     if not any(_find_digest(path, kind) == change.digest for path in temps):
         return False
-    return _find_digest(_find_place(layout, session, change.key), kind) != change.digest
+    try:
+        place = _find_place(layout, session, change.key)
+    except InvalidIdError:
+        return False  # the line is damaged
+    return _find_digest(place, kind) != change.digest
 
 
 def _find_digest(path: str | None, kind: object) -> str | None:

@@ -60,7 +60,7 @@ class LspFrameReader:
 def _to_message(raw: bytes) -> Message:
     try:
         message = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError("not JSON") from error
     if not isinstance(message, dict):
         raise FrameError("not an object")
