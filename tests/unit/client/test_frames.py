@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from weft.testing.store_values import SESSION, growth, session, text
+from weft.testing.store_samples import SESSION, growth, session, text
 
 from given.damage import damaged_bytes, damaged_values, to_json
 from weft.client.address import Address
