@@ -123,8 +123,7 @@ class DirectoryWatcher:
         Only changes after this call are reported, so look at the entries after it.
         """
         with self._lock:
-            if self._queue is not None and not self._queue.is_mine():
-                self._forget_all()
+            self._read_events()  # what happened before is not about this watch
             if self._is_closed or sys.platform != "linux":
                 return False
             try:
