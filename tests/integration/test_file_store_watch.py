@@ -249,8 +249,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "directory replaced": replace_directory,
     "tree replaced": replace_root,
     "more changes than the queue holds": lambda root: (
-        write_document(root, make_session(5, title="changed")),
         overflow_queue(root / "session/p1"),
+        write_document(root, make_session(5, title="changed")),
     ),
 }
 

@@ -8,7 +8,7 @@ import os
 import stat
 import threading
 import time
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
@@ -35,13 +35,15 @@ Orders = dict[Order, list[SessionInfo]]
 
 
 class _ProjectList(Struct, eq=False):
-    """What is known of a project. `orders` is None if it is not watched; `expires` (s) is when to look at every document again.
+    """What is known of a project: its sessions by id, and sorted; `orders` is None if it is not watched.
 
-    The lists in `orders` are replaced, never changed, because other threads read them.
+    Every document is looked at again at `expires` (s). The lists in `orders` are replaced, never changed, because other threads read
+    them.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     is_asked: bool = False
+    sessions: dict[str, SessionInfo] = field(default_factory=dict)
     orders: Orders | None = None
     doubtful: set[str] = field(default_factory=set)
     size: int = 0
@@ -129,7 +131,7 @@ class WatchedTree(Tree):
         known.doubtful = _find_doubtful(facts, sessions)
         if len(known.doubtful) > MAX_DOUBTFUL or not self._watcher.is_watched(directory):
             return None
-        known.size = facts.size
+        known.size, known.sessions = facts.size, {session.id: session for session in sessions}
         return {order: sorted(sessions, key=SORT_KEYS[order]) for order in SORT_KEYS}
 
     def _update(self, project: ProjectID, known: _ProjectList) -> Orders | None:
@@ -155,7 +157,9 @@ class WatchedTree(Tree):
             known.doubtful = _find_doubtful(facts, sessions)
             if len(known.doubtful) > MAX_DOUBTFUL or not self._watcher.is_watched(directory):
                 return None
-            orders = {order: _replace(listed, names, sessions, order) for order, listed in orders.items()}
+            old = [session for name in names if (session := known.sessions.pop(name, None)) is not None]
+            known.sessions.update((session.id, session) for session in sessions)
+            orders = {order: _replace(listed, old, sessions, order) for order, listed in orders.items()}
         known.orders, known.expires = orders, expires
         return orders
 
@@ -207,10 +211,12 @@ def _find_doubtful(facts: _DocumentFacts, sessions: Iterable[SessionInfo]) -> se
 
 
 def _replace(
-    listed: Sequence[SessionInfo], names: Collection[str], sessions: Iterable[SessionInfo], order: Order
+    listed: Sequence[SessionInfo], old: Iterable[SessionInfo], new: Iterable[SessionInfo], order: Order
 ) -> list[SessionInfo]:
-    """Return a sorted list in which the sessions with these names are replaced."""
-    found = [session for session in listed if session.id not in names]
-    for session in sessions:
-        insort(found, session, key=SORT_KEYS[order])
+    """Return a copy of a sorted list, with some sessions replaced."""
+    found, key = list(listed), SORT_KEYS[order]
+    for session in old:
+        del found[bisect_left(found, key(session), key=key)]
+    for session in new:
+        insort(found, session, key=key)
     return found
