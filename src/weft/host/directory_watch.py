@@ -143,8 +143,9 @@ class DirectoryWatcher:
             number = self._queue.add(f"/proc/self/fd/{fd}")
         finally:
             os.close(fd)
-        known = self._watches.get(number)
-        if known is not None and known.path != path:
+        # What was at this path before is of no interest any more.
+        self._watches = {each: known for each, known in self._watches.items() if known.path != path}
+        if number in self._watches:
             return False  # the kernel has one watch for each directory, by whichever path
         self._watches[number] = WatchedDirectory(path, (status.st_dev, status.st_ino), set())
         return True
