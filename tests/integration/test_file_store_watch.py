@@ -27,7 +27,7 @@ from weft.model.session_query import SessionQuery, select_sessions, to_cursor
 from weft.model.wire import encode_pretty
 from weft.store.files.store import FileStore
 from weft.store.files.tree import Tree
-from weft.store.files.watched_tree import MAX_AGE_SECONDS, MAX_DOUBTFUL, MIN_WATCHED, WatchedTree
+from weft.store.files.tree_watch import MAX_AGE_SECONDS, MAX_DOUBTFUL, MIN_WATCHED, WatchedTree
 
 PROJECT = ProjectID("p1")
 CACHE_BYTES = 1 << 20
@@ -409,7 +409,7 @@ def test_threads_that_list_at_once_all_see_what_was_written_before(root: Path, t
 
 FORK = """
 import os, sys
-from weft.store.files.watched_tree import WatchedTree
+from weft.store.files.tree_watch import WatchedTree
 root, project = sys.argv[1:]
 path = f"{root}/session/{project}/ses_00005.json"
 text = open(path).read()

@@ -42,8 +42,8 @@ from weft.store.files.lock import (
 from weft.store.files.log import LogFiles
 from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree, list_owners
+from weft.store.files.tree_watch import WatchedTree
 from weft.store.files.upgrade import upgrade_tree
-from weft.store.files.watched_tree import WatchedTree
 from weft.store.files.writer import BatchWriter
 from weft.store.lease import LeaseToken
 
