@@ -4,6 +4,8 @@ OpenCode overwrites documents in place. Their stamps tell that, and so does the 
 Where the kernel does not tell (`host/directory_watch.py`), every stamp is looked at.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 import threading
@@ -11,17 +13,20 @@ import time
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
 from weft.errors import InvalidIdError
-from weft.host.directory_watch import DirectoryWatcher
 from weft.model.ids import ProjectID, check_file_name
 from weft.model.session import SessionInfo
 from weft.model.session_query import SORT_KEYS, Order, SessionQuery, select_page
 from weft.store.files.layout import SUFFIX
 from weft.store.files.tree import Tree
+
+if TYPE_CHECKING:  # few processes watch
+    from weft.host.directory_watch import DirectoryWatcher
 
 # The stamps of fewer documents are looked at in less than a millisecond.
 MIN_WATCHED: Final = 100
@@ -73,7 +78,8 @@ class WatchedTree(Tree):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(root, cache_bytes=cache_bytes)
-        self._watcher = watcher or DirectoryWatcher()
+        if watcher is not None:
+            self._watcher = watcher
         self._monotonic = monotonic
         self._max_bytes = cache_bytes
         self._lists: dict[ProjectID, _ProjectList] = {}
@@ -81,6 +87,12 @@ class WatchedTree(Tree):
     def close(self) -> None:
         """Watch nothing any more. From now on, a list looks at every document."""
         self._watcher.close()
+
+    @cached_property
+    def _watcher(self) -> DirectoryWatcher:
+        from weft.host.directory_watch import DirectoryWatcher  # noqa: PLC0415  few processes watch
+
+        return DirectoryWatcher()
 
     def find_page(self, query: SessionQuery) -> list[SessionInfo] | None:
         """Return the sessions that match a query; None if its project is not watched.
