@@ -2,14 +2,18 @@
 
 import json
 import os
+import re
 from collections.abc import Sequence
+from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 from msgspec.structs import replace
 
+from given.reporting_directory import count_queues
 from opencode.engine import open_sandbox_store
 from opencode.fake_model import FakeModel, answer_text
-from opencode.sandbox import Sandbox
+from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.event import SessionCreated
 from weft.model.ids import SessionID
 from weft.model.session import SessionInfo
@@ -91,7 +95,7 @@ async def test_lists_stay_correct_while_opencode_changes_the_tree(sandbox: Sandb
         before = os.stat(path), os.stat(directory)
         assert prompt_opencode(sandbox, model, "-s", old.id) == old.id
         after = os.stat(path), os.stat(directory)
-        # A list by update must look at every document, because OpenCode overwrites documents in place.
+        # Neither its name nor its directory tells that OpenCode overwrote the document in place.
         assert (after[0].st_ino, after[1].st_mtime_ns) == (before[0].st_ino, before[1].st_mtime_ns)
         assert after[0].st_mtime_ns > before[0].st_mtime_ns
         await check_lists(sandbox, store, queries)
@@ -102,3 +106,45 @@ async def test_lists_stay_correct_while_opencode_changes_the_tree(sandbox: Sandb
         assert [found[0].id for found in [await store.query_sessions(each) for each in queries[:3]]] == [
             new
         ] * 3
+
+
+def ask(method: str, url: str, body: object) -> Any:
+    """Send a request to the server of OpenCode, and return its answer."""
+    raw, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
+    request = Request(url, data=raw, method=method, headers=headers)
+    with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as answer:
+        return json.loads(answer.read())
+
+
+async def test_what_a_running_opencode_changes_is_in_the_next_list_of_a_running_weft(
+    sandbox: Sandbox, model: FakeModel
+) -> None:
+    planted = await plant(sandbox, prompt_opencode(sandbox, model))
+    old, archived, removed = planted[11], planted[12], planted[13]
+    queries = [
+        SessionQuery(project_id=old.project_id, order="updated", limit=20),
+        SessionQuery(project_id=old.project_id, search="renamed by opencode"),
+        SessionQuery(project_id=old.project_id, archived=True),
+    ]
+    async with open_sandbox_store(sandbox) as store:
+        before = count_queues()
+        for _ in range(2):
+            await check_lists(sandbox, store, queries)
+        assert count_queues() == before + 1, "the kernel reports changes from the second list on"
+
+        with sandbox.run_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
+            assert opencode.stdout is not None
+            lines = iter(opencode.stdout.readline, "")
+            server = next(
+                found[1] for line in lines if (found := re.search(r"listening on (http://\S+)", line))
+            )
+            for title in ("Renamed by OpenCode", "Renamed by OpenCode again"):
+                ask("PATCH", f"{server}/session/{old.id}", {"title": title})
+                [found] = await store.query_sessions(queries[1])
+                assert (found.id, found.title) == (old.id, title)
+            ask("PATCH", f"{server}/session/{archived.id}", {"time": {"archived": 5}})
+            assert [found.id for found in await store.query_sessions(queries[2])] == [archived.id]
+            ask("DELETE", f"{server}/session/{removed.id}", None)
+            new = SessionID(ask("POST", f"{server}/session", {"title": "Renamed by OpenCode: new"})["id"])
+            assert [found.id for found in await store.query_sessions(queries[1])] == [new, old.id]
+            await check_lists(sandbox, store, queries)

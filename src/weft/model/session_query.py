@@ -1,13 +1,15 @@
 """Queries for sessions: what they select, in which order, and from where a page continues (pure)."""
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from weft.errors import InvalidInputError
 from weft.model.ids import ProjectID, SessionID
-from weft.model.session import SessionInfo, get_weft_data, is_archived
+from weft.model.session import SessionInfo, get_weft_data, is_archived, newest_sort_key
 from weft.model.wire import Wire
 
 Order = Literal["created", "updated"]
@@ -45,6 +47,18 @@ class SessionQuery(Wire, frozen=True, kw_only=True):
 
 
 ALL_SESSIONS = SessionQuery()
+
+
+def last_updated_sort_key(session: SessionInfo) -> tuple[int, str]:
+    """Return the sort key for last updated first. The id makes the order of ties stable."""
+    return -session.time.updated, session.id
+
+
+# How each order sorts sessions.
+SORT_KEYS: Final[Mapping[Order, Callable[[SessionInfo], tuple[int, str]]]] = {
+    "created": newest_sort_key,
+    "updated": last_updated_sort_key,
+}
 
 
 class SessionCursor(NamedTuple):
@@ -91,14 +105,30 @@ def select_sessions(sessions: Iterable[SessionInfo], query: SessionQuery) -> lis
     """Return the sessions that match a query, newest first."""
     cursor = find_cursor(query)
     found = [session for session in sessions if matches(session, query)]
-    found.sort(key=lambda session: (-_get_time(session, query.order), session.id))
+    key = SORT_KEYS[query.order]
+    found.sort(key=key)
     if cursor is not None:
-        found = [
-            each for each in found if (-_get_time(each, query.order), each.id) > (-cursor.time, cursor.id)
-        ]
+        found = [session for session in found if key(session) > (-cursor.time, cursor.id)]
     if query.pinned_first:
         found.sort(key=lambda session: not get_weft_data(session).pinned)
     return found if query.limit is None else found[: query.limit]
+
+
+def select_page(sessions: Sequence[SessionInfo], query: SessionQuery) -> list[SessionInfo]:
+    """Like `select_sessions`, of sessions that are in the order of the query already. Those behind the page are not examined.
+
+    The query must not have `pinned_first`, which is another order.
+    """
+    cursor, found = find_cursor(query), list[SessionInfo]()
+    start = 0
+    if cursor is not None:
+        start = bisect_right(sessions, (-cursor.time, cursor.id), key=SORT_KEYS[query.order])
+    for session in islice(sessions, start, None):
+        if query.limit is not None and len(found) >= query.limit:
+            break
+        if matches(session, query):
+            found.append(session)
+    return found
 
 
 def _get_time(session: SessionInfo, order: Order) -> int:

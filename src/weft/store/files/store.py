@@ -42,6 +42,7 @@ from weft.store.files.log import LogFiles
 from weft.store.files.message_cache import MessageCache
 from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree, list_owners
+from weft.store.files.tree_watch import WatchedTree
 from weft.store.files.upgrade import prepare_tree
 from weft.store.files.writer import BatchWriter
 from weft.store.lease import LeaseToken
@@ -85,7 +86,7 @@ class FileStore:
         """`damaged` is called once for each document that turns out to be unreadable. `cache` is where the search index is."""
         self._damaged = damaged
         self._disk = disk or Disk()
-        self._tree = Tree(root, cache_bytes=CACHE_BYTES)
+        self._tree = WatchedTree(root, cache_bytes=CACHE_BYTES)
         self._messages = MessageReader(self._tree)
         self._cache = MessageCache(self._messages, limit=CACHE_BYTES)
         self._locks = SessionLocks(self._tree.layout, self._disk, self._cache.note_mark)
@@ -104,6 +105,7 @@ class FileStore:
 
     def close(self) -> None:
         """Accept no more work. Work that is already running completes."""
+        self._tree.close()
         self._threads.shutdown(wait=False)
 
     async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
@@ -374,7 +376,9 @@ class FileStore:
 
     def _query_sessions(self, query: SessionQuery) -> list[SessionInfo]:
         self._finish_unfinished()
-        page = self._order.query(query)
+        page = self._tree.find_page(query)
+        if page is None:
+            page = self._order.query(query)
         if page is not None:
             return page
         return select_sessions(

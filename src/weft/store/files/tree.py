@@ -96,9 +96,10 @@ class Tree:
         self, project: ProjectID | None = None, *, prefix: str = ""
     ) -> Collection[SessionInfo]:
         """Like `list_sessions`, in no particular order."""
-        projects = self.list_session_projects() if project is None else [project]
+        if project is not None:
+            return self._sessions_of(project, prefix)
         newest: dict[str, SessionInfo] = {}
-        for each in projects:
+        for each in self.list_session_projects():
             for session in self._sessions_of(each, prefix):
                 known = newest.get(session.id)
                 newest[session.id] = session if known is None else _choose_later(known, session)
@@ -183,27 +184,30 @@ class Tree:
         ]
 
     def _sessions_of(self, project: ProjectID, prefix: str = "") -> list[SessionInfo]:
-        directory = self.layout.sessions(project)
-        names = self._list_session_names(directory)
-        if prefix:
-            names = [name for name in names if name.startswith(prefix)]
-        found = self.documents.find_all(directory, names, SessionInfo)
+        names, _ = self._scan_sessions(self.layout.sessions(project))
+        return self._read_sessions(
+            project, [name for name in names if name.startswith(prefix)] if prefix else names
+        )
+
+    def _read_sessions(self, project: ProjectID, names: Sequence[str]) -> list[SessionInfo]:
+        """Return the sessions of a project whose documents have these names. Those that are missing or unreadable are skipped."""
+        found = self.documents.find_all(self.layout.sessions(project), names, SessionInfo)
         return [_place(session, project, SessionID(name)) for name, session in found]
 
-    def _list_session_names(self, directory: str) -> list[str]:
-        """Return the names of the documents in a directory, which stay the same as long as its stamp does."""
+    def _scan_sessions(self, directory: str) -> tuple[list[str], bool]:
+        """Like `Documents.scan`. The names stay the same as long as the stamp of the directory does."""
         try:
             status = os.stat(directory)
         except OSError:
-            return self.documents.list_names(directory)
+            return self.documents.scan(directory)
         stamp, known = stamp_of(status), self._names.get(directory)
         if known is not None and known[0] == stamp:
-            return known[1]
+            return known[1], False
         names, others = self.documents.scan(directory)
         # A file that is not a document is a problem, and has to be reported each time.
         if has_final_stamp(status) and not others:
             self._names[directory] = stamp, names
-        return names
+        return names, others
 
     def _session(self, directory: str, project: ProjectID, id: SessionID) -> SessionInfo | None:
         session = self.documents.find(f"{directory}/{id}{SUFFIX}", SessionInfo)
