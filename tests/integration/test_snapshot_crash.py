@@ -30,7 +30,7 @@ def run_killed(tmp_path: Path, *given: object) -> str:
     """Return the output of the script; empty if it was killed."""
     ended = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path), *map(str, given)],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         text=True,
         timeout=60,
