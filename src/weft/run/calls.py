@@ -40,19 +40,18 @@ from weft.provider.chunk import ToolCall
 from weft.run.answer import AnswerQueue, PendingAnswer
 from weft.run.changes import watch_tool
 from weft.run.doom import (
-    NOT_REPEATED,
     CallLoop,
     describe_loop,
     find_loop,
     list_calls,
     list_recent_texts,
     was_blocked,
-    was_interrupted,
 )
 from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_hook_input
 from weft.run.json_schema import check_handed_value
 from weft.run.processor import CallDone, CallFailed, CallNoted, CallReported, CallStarted
 from weft.run.runtime import Runtime
+from weft.session.verdict import NOT_REPEATED, was_interrupted
 from weft.store.contract import Store
 from weft.tool.contract import (
     AnyTool,
