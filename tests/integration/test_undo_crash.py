@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from given.snapshot_harness import init_repository, read_tree, write
+from given.snapshot_harness import init_repository, list_witnesses, read_tree, wait_for_witnesses, write
 from given.undo_harness import call_bash, open_undo_harness
 from weft.cli.main import run_command
-from weft.host.files import is_locked
 from weft.host.paths import paths_from
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import UserMessage
+from weft.snapshot.location import get_default_base
 from weft.snapshot.recovery import CHANGED_AFTER_DEATH, DEATH_NOT_SEEN
 
 TESTS = Path(__file__).parents[1]
@@ -157,13 +157,13 @@ def kill_while_running(root: Path, command: str, *, with_witness: bool = False) 
             kill_witness(since=done)
         child.kill()
         child.communicate()
-    wait_for_witnesses()
+    wait_for_witnesses(snapshot_base())
     return session
 
 
 def kill_witness(*, since: Path) -> None:
     """Kill the witness of the only process, as soon as that has shown that it lives."""
-    [witness] = list_witnesses()
+    [witness] = list_witnesses(snapshot_base())
     while witness.stat().st_ctime_ns <= since.stat().st_ctime_ns:
         os.sched_yield()
     for opened in Path("/proc").glob("[0-9]*/fd/1"):
@@ -172,14 +172,8 @@ def kill_witness(*, since: Path) -> None:
                 os.kill(int(opened.parts[2]), signal.SIGKILL)
 
 
-def list_witnesses() -> list[Path]:
-    return list(Path(paths_from(os.environ).data).glob("weft/snapshot*/*/*/live/*/witness"))
-
-
-def wait_for_witnesses() -> None:
-    for witness in list_witnesses():
-        while is_locked(str(witness)):
-            os.sched_yield()
+def snapshot_base() -> Path:
+    return Path(get_default_base(paths_from(os.environ).data))
 
 
 async def undo_all(root: Path, session: SessionID) -> dict[str, tuple[str, str]]:
@@ -287,7 +281,7 @@ async def test_a_process_that_is_killed_with_its_witness_lived_until_its_last_si
 async def test_undo_leaves_all_files_alone_if_nothing_says_when_weft_died(root: Path) -> None:
     session = kill_while_running(root, "echo agent > a.txt; echo agent > new.txt; rm b.txt")
     after = read_tree(root)
-    for witness in list_witnesses():
+    for witness in list_witnesses(snapshot_base()):
         witness.unlink()  # as with a weft from before there were witnesses
 
     fates = await undo_all(root, session)

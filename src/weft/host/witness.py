@@ -2,14 +2,13 @@
 
 import fcntl
 import os
+import select
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final
 
-from weft.host.files import try_lock
-
-DISMISS_SECONDS: Final = 5.0
+DISMISS_MS: Final = 5_000
 # Our end of its input closes when we die. It then writes to its output, which makes the change time of that file the time of our
 # death, and runs a command whose output goes to the file `$1`. If it reads a line instead, it is dismissed. The double
 # parentheses detach it from us.
@@ -21,7 +20,7 @@ exec 3<&0 </dev/null
     echo
     output=$1
     shift
-    "$@" >"$output~" && mv "$output~" "$output"
+    "$@" >"$output~" 2>/dev/null && mv "$output~" "$output"
 ) & )
 """
 
@@ -36,28 +35,25 @@ class DeathWitness:
         self, path: str, output: str, argv: Sequence[str], *, directory: str, environment: Mapping[str, str]
     ) -> None:
         self._path = path
-        lifeline, self._our_end = os.pipe()
-        try:
-            with open(path, "xb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                # The disk may be full when we die, but the first block of this file is then there already.
-                file.write(b".")
-                file.flush()
-                subprocess.run(
-                    ("/bin/sh", "-c", _WITNESS, "weft", output, *argv),
-                    cwd=directory,
-                    env=dict(environment),
-                    stdin=lifeline,
-                    stdout=file,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                    check=False,
-                )
-        except OSError:
-            os.close(self._our_end)
-            raise
-        finally:
-            os.close(lifeline)
+        with ExitStack() as ours, ExitStack() as theirs:
+            lifeline, self._lifeline = _open_pipe(theirs, ours)
+            self._end, end = _open_pipe(ours, theirs)  # nobody writes to it: it closes when the witness ends
+            file = theirs.enter_context(open(path, "xb"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # The disk may be full when we die, but the first block of this file is then there already.
+            file.write(b".")
+            file.flush()
+            subprocess.run(
+                ("/bin/sh", "-c", _WITNESS, "weft", output, *argv),
+                cwd=directory,
+                env=dict(environment),
+                stdin=lifeline,
+                stdout=file,
+                stderr=end,
+                start_new_session=True,
+                check=False,
+            )
+            self._ours = ours.pop_all()
 
     def show_life(self) -> None:
         """Set the change time of the file. If the witness is killed together with us, that is when we were last alive."""
@@ -67,10 +63,19 @@ class DeathWitness:
     def dismiss(self) -> None:
         """End the witness, which then notes nothing, and wait for that."""
         with suppress(OSError):  # somebody killed it
-            os.write(self._our_end, b"\n")
-        with suppress(OSError), try_lock(self._path, seconds=DISMISS_SECONDS):
-            pass
+            os.write(self._lifeline, b"\n")
+        end = select.poll()
+        end.register(self._end)
+        end.poll(DISMISS_MS)
 
     def close(self) -> None:
         """Let go of the witness. Unless it was dismissed, it takes this for our death."""
-        os.close(self._our_end)
+        self._ours.close()
+
+
+def _open_pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
+    """Open a pipe, whose two ends close with these stacks."""
+    reader, writer = os.pipe()
+    reading.callback(os.close, reader)
+    writing.callback(os.close, writer)
+    return reader, writer

@@ -25,6 +25,7 @@ LEDGER_SUFFIX: Final = ".json"
 # A witness may have to list the files of a large project.
 WITNESS_SECONDS: Final = 60.0
 MAX_NAMED_FILES: Final = 100
+MANY_AFTER_DEATH: Final = f"more than {MAX_NAMED_FILES} of its files may have changed after weft died, so these changes may be yours"
 
 
 class RecoveredLedger(Struct, frozen=True, kw_only=True):
@@ -158,10 +159,9 @@ def _attribute(
     """Add the changes of a call that began at `began`. Those that may be the person's are uncovered."""
     doubtful = _list_doubtful(tracker.files, changes, sign)
     reason = CHANGED_AFTER_DEATH if sign.time else DEATH_NOT_SEEN
-    if len(doubtful) > MAX_NAMED_FILES:
-        ledger.uncovered[b""] = f"{len(doubtful)} files in it are left alone: {reason}"
-    else:
-        ledger.uncovered.update(dict.fromkeys(doubtful, reason))
+    ledger.uncovered.update(
+        dict.fromkeys(doubtful, reason) if len(doubtful) <= MAX_NAMED_FILES else {b"": MANY_AFTER_DEATH}
+    )
     for change in changes:
         if change.path not in doubtful:
             at = max((each.at for each in ledger.links), default=0) + 1
@@ -197,16 +197,22 @@ def _list_doubtful(files: SafeDirectory, changes: Sequence[RecordedChange], sign
 def _is_later(files: SafeDirectory, change: RecordedChange, sign: LastSign) -> bool:
     """Return True if a file may have changed after the last sign of life.
 
-    Every change of a file sets its change time, and so does moving it. If a directory was moved, that sets the time of the directory only.
-    A removal sets the time of the directory.
+    Writing and moving a file set its change time. Moving a directory sets that of the directory alone, and removing a file that of its
+    directory.
     """
     parents = list(list_parents(change.path))
     if change.after is not None:
-        return any(
-            (status := files.find_status(path)) is None or status.st_ctime_ns >= sign.time
-            for path in (change.path, *(parent for parent in parents if parent not in change.had))
-        )
+        new_parents = (parent for parent in parents if parent not in change.had)
+        times = [_find_change_time(files, path) for path in (change.path, *new_parents)]
+        return any(time is None or time >= sign.time for time in times)
     if sign.removed is not None:
         return change.path not in sign.removed
-    nearest = next(filter(None, map(files.find_status, (change.path, *reversed(parents), b"."))), None)
-    return nearest is None or nearest.st_ctime_ns >= sign.time
+    nearest = (_find_change_time(files, path) for path in (change.path, *reversed(parents), b"."))
+    return next((time for time in nearest if time is not None), sign.time) >= sign.time
+
+
+def _find_change_time(files: SafeDirectory, path: bytes) -> int | None:
+    with suppress(OSError):
+        status = files.find_status(path)
+        return None if status is None else status.st_ctime_ns
+    return None
