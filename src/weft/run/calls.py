@@ -51,7 +51,6 @@ from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_hook_input
 from weft.run.json_schema import check_handed_value
 from weft.run.processor import CallDone, CallFailed, CallNoted, CallReported, CallStarted
 from weft.run.runtime import Runtime
-from weft.session.verdict import NOT_REPEATED, was_interrupted
 from weft.store.contract import Store
 from weft.tool.contract import (
     AnyTool,
@@ -432,6 +431,8 @@ class ToolCalls:
 
     async def _check_interrupted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
         """Ask before repeating a call that a crash interrupted, unless its verdict proves that this is safe."""
+        from weft.session.verdict import NOT_REPEATED, was_interrupted  # noqa: PLC0415  an answer without tool calls needs none
+
         if not was_interrupted(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
             return None
         try:
