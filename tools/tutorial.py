@@ -33,7 +33,7 @@ PAGES = tuple(
 # Each has a project of its own, and a model that plays a script.
 STORIES = tuple(ROOT / "docs" / "guides" / page for page in ("compare.md", "after-a-crash.md"))
 # It kills weft, the parent of the supervisor of the command, half way.
-DOOMED_COMMAND = "echo warp > warp.txt; kill -9 $(ps -o ppid= $PPID); sleep 60; echo weft > weft.txt"
+DOOMED_COMMAND = "echo warp > warp.txt; sleep 1; kill -9 $(ps -o ppid= $PPID); sleep 60; echo weft > weft.txt"
 PICTURE = ROOT / "docs" / "demo.svg"
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 IDS = ("4dKq8XbT2mW6sYcR1vLzHp", "9fGn3JaU7oE5tQhS0wMxBk", "2cVr6NdP8yI1uZjF4gOqAl")

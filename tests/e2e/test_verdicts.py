@@ -210,7 +210,7 @@ RAN = "echo ran >> ../ran.log; "
         ("started", "true", "not-started", ()),
         ("noted", "true", "not-started", ()),
         ("never", "kill -9 {pid}; sleep 600", "unchanged", ()),
-        ("never", "echo b > b.txt; kill -9 {pid}; sleep 600", "partial", ("b.txt",)),
+        ("never", "echo b > b.txt; sleep 0.1; kill -9 {pid}; sleep 600", "partial", ("b.txt",)),
         ("result", "echo b > b.txt; echo done; exit 3", "finished", ("b.txt",)),
     ],
 )
@@ -235,7 +235,7 @@ async def test_a_killed_command_has_its_verdict(
 async def test_a_killed_command_in_a_project_without_files_has_its_verdict(directory: Path) -> None:
     (directory / "a.txt").unlink()
     (directory / "z.txt").unlink()
-    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
+    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; sleep 0.1; kill -9 {pid}; sleep 600"))
     after = await continue_session(directory, session, "bash")
     assert (after.verdict.kind, after.verdict.files) == ("partial", ("b.txt",))
     assert "Since it began, b.txt changed." in after.told
@@ -251,7 +251,7 @@ def other_project(directory: Path) -> Path:
 
 
 async def test_a_killed_command_is_judged_in_its_own_project(directory: Path, other_project: Path) -> None:
-    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
+    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; sleep 0.1; kill -9 {pid}; sleep 600"))
     async with open_directory(OpenOptions(directory=str(other_project))):
         pass
     after = await continue_session(directory, session, "bash")
@@ -262,7 +262,7 @@ async def test_a_killed_command_is_judged_in_its_own_project(directory: Path, ot
 async def test_a_killed_command_of_a_removed_project_is_settled_elsewhere(
     directory: Path, other_project: Path
 ) -> None:
-    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
+    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; sleep 0.1; kill -9 {pid}; sleep 600"))
     shutil.rmtree(directory)
     async with open_directory(OpenOptions(directory=str(other_project))) as api:
         (call,) = [part for message in await api.list_messages(session) for part in message.parts
@@ -277,7 +277,7 @@ async def test_a_killed_command_of_a_removed_project_is_settled_elsewhere(
 async def test_the_files_of_a_killed_command_are_unknown_in_another_project(
     directory: Path, other_project: Path
 ) -> None:
-    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
+    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; sleep 0.1; kill -9 {pid}; sleep 600"))
     after = await continue_session(other_project, session, "bash")
 
     assert (after.verdict.kind, after.verdict.files) == ("unknown", ())

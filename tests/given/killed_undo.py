@@ -1,7 +1,7 @@
 """Runs and undos that kill their own process, through the whole engine: `python killed_undo.py ROOT HOW [SESSION PROMPT]`.
 
 `tool`, `command` and `child` die while a call changes files; `before` and `after` die around storing an undo; `slow` undoes
-without dying, so that the test can kill it.
+without dying, so that the test can kill it, and `run` runs the command SESSION for the same reason.
 """
 
 import asyncio
@@ -47,7 +47,8 @@ async def work(harness: UndoHarness, how: str) -> None:
     await harness.create_session()
     print(harness.session, flush=True)
     await harness.run_step(call_bash("echo first > first.txt"))
-    ending = f"kill -9 {os.getpid()}"
+    # A change within the tick of the clock in which the process dies may be somebody else's.
+    ending = f"sleep 0.1; kill -9 {os.getpid()}"
     if how == "child":
         task = {"description": "Weave on", "prompt": "Go.", "subagent_type": "general"}
         await harness.run_turn(
@@ -77,6 +78,9 @@ async def main(root: Path, how: str) -> None:
     async with open_undo_harness(root) as harness:
         if how in ("tool", "command", "child"):
             await work(harness, how)
+        elif how == "run":
+            print(await harness.create_session(), flush=True)
+            await harness.run_step(call_bash(sys.argv[3]))
         else:
             harness.session = SessionID(sys.argv[3])
             await take_back(harness, how)

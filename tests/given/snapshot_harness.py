@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from weft.host.files import is_locked
 from weft.model.diff import FileFate, Patch
 from weft.model.ids import ProjectID, SessionID
 from weft.snapshot.contract import Restoration, RestorePlan, SnapshotLimits, Snapshots
@@ -118,6 +119,17 @@ async def open_snapshot_harness(
     (tmp_path / "loom").mkdir(exist_ok=True)
     async with open_snapshots(snapshot_site(tmp_path), os.environ, limits) as snapshots:
         yield SnapshotHarness((tmp_path / "loom").resolve(), snapshots)
+
+
+def list_witnesses(base: Path) -> list[Path]:
+    """Return the files in which the death of processes is noted, below the directory of all snapshots."""
+    return list(base.glob("*/*/live/*/witness"))
+
+
+def wait_for_witnesses(base: Path) -> None:
+    for witness in list_witnesses(base):
+        while is_locked(str(witness)):
+            os.sched_yield()
 
 
 def write(path: Path, text: str | bytes) -> None:

@@ -9,10 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from given.snapshot_harness import SESSION, init_repository, open_snapshot_harness, read_tree, write
+from given.snapshot_harness import (
+    SESSION,
+    init_repository,
+    open_snapshot_harness,
+    read_tree,
+    wait_for_witnesses,
+    write,
+)
 from weft.errors import RestoreFailedError
 from weft.model.ids import SessionID
 from weft.snapshot.contract import RecoveredPatch, RecoveryReport
+from weft.snapshot.recovery import CHANGED_AFTER_DEATH, MANY_AFTER_DEATH, MAX_NAMED_FILES
 
 TESTS = Path(__file__).parents[1]
 SCRIPT = TESTS / "given" / "killed_snapshot.py"
@@ -30,7 +38,7 @@ def run_killed(tmp_path: Path, *given: object) -> str:
     """Return the output of the script; empty if it was killed."""
     ended = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path), *map(str, given)],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -131,6 +139,36 @@ async def test_the_changes_of_a_dead_process_can_be_undone(
         assert await harness.snapshots.recover(keep_undo) == RecoveryReport()
     assert read_tree(root) == before
     assert list((tmp_path / "data").rglob("live/*")) == []
+
+
+async def recover_uncovered(tmp_path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the names of the files that undo would restore after a crash, and why it leaves others alone."""
+    async with open_snapshot_harness(tmp_path) as harness:
+        [found] = (await harness.snapshots.recover(keep_undo)).patches
+        top = f"{harness.root}/"
+        files = tuple(file.removeprefix(top) for file in found.patch.files)
+        return files, {each.file.removeprefix(top): each.reason for each in found.patch.uncovered}
+
+
+async def test_what_the_person_changed_after_a_tool_was_killed_is_left_alone(tmp_path: Path) -> None:
+    run_killed(tmp_path, "tool")
+    wait_for_witnesses(tmp_path / "data" / "snapshot")
+    write(tmp_path / "loom" / "by-tool.txt", "person")
+
+    assert await recover_uncovered(tmp_path) == ((), {"by-tool.txt": CHANGED_AFTER_DEATH})
+
+
+async def test_many_files_that_the_person_changed_after_a_crash_are_not_named(tmp_path: Path) -> None:
+    write(tmp_path / "loom" / "a.txt", "a")
+    run_killed(tmp_path, "command")
+    wait_for_witnesses(tmp_path / "data" / "snapshot")
+    for number in range(MAX_NAMED_FILES + 1):
+        write(tmp_path / "loom" / f"{number}.txt", "person")
+
+    assert await recover_uncovered(tmp_path) == (
+        ("a.txt", "by-command.txt"),
+        {str((tmp_path / "loom").resolve()): MANY_AFTER_DEATH},
+    )
 
 
 async def test_patches_that_were_taken_and_not_stored_are_reported_again(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from weft.model.session import SessionRevert, SessionSummary, Todo, get_weft_dat
 from weft.session.revert_point import NO_SNAPSHOT, ONLY_OPENCODE_SNAPSHOT
 from weft.snapshot.location import SnapshotLocation, list_locations
 from weft.snapshot.objects import list_pins, list_sessions
-from weft.undo.revert import COMMAND_CAUTION
+from weft.undo.revert import OUTSIDE_CAUTION
 
 
 @pytest.fixture
@@ -345,7 +345,7 @@ async def test_without_snapshots_nothing_is_recorded_and_undo_says_so(root: Path
         done = await harness.api.revert(harness.session, prompt)
 
         assert done.files == (FileFate(file=str(root / "a.txt"), fate="uncovered", reason=NO_SNAPSHOT),)
-        assert done.caution == COMMAND_CAUTION
+        assert done.caution == OUTSIDE_CAUTION
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("two\n", "two\n")
 
 

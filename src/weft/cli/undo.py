@@ -77,7 +77,9 @@ UndoAction = Callable[
 def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", default="last", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument(
-        "--to", metavar="MESSAGE", help="undo everything from this message on (default: the last prompt)"
+        "--to",
+        metavar="MESSAGE",
+        help="undo everything from this message on; for an answer, from its prompt on (default: the last prompt)",
     )
     _add_common_arguments(parser)
 

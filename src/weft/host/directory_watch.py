@@ -1,6 +1,6 @@
 """Ask the kernel which entries of a directory changed, without a thread or an event loop (Linux: inotify).
 
-`host/watcher.py` watches for listeners: it collects changes in a thread and tells them later. Here a question is answered at the moment
+`host/file_watcher.py` watches for listeners: it collects changes in a thread and tells them later. Here a question is answered at the moment
 when it is asked. The kernel queues a change before the system call that made it returns, so the answer contains every change that was
 complete when the question was asked.
 """

@@ -350,6 +350,17 @@ class Plumbing:
                 _, errors = child.communicate()
         self._check(args, child.returncode, errors)
 
+    def to_command(
+        self, args: Sequence[str], *, index: str = "", alternate: str = ""
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return a command with its environment. It is to run in the worktree."""
+        environ = dict(self._environ)
+        if index:
+            environ["GIT_INDEX_FILE"] = index
+        if alternate:
+            environ["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = quote_alternate(alternate)
+        return ["git", *SAFE_OPTIONS, *args], environ
+
     def stop(self) -> None:
         with self._lock:
             self._stopped = True
@@ -363,17 +374,12 @@ class Plumbing:
     @contextmanager
     def _start(self, args: Sequence[str], index: str, alternate: str) -> Generator[subprocess.Popen[bytes]]:
         """Yield a child process that has ended when the block is left."""
-        environ = dict(self._environ)
-        if index:
-            environ["GIT_INDEX_FILE"] = index
-        if alternate:
-            environ["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = quote_alternate(alternate)
+        command, environ = self.to_command(args, index=index, alternate=alternate)
         pipe = subprocess.PIPE
         with self._lock:
             if self._stopped:
                 raise GitError(args, CODE_STOPPED, "stopped")
             try:
-                command = ["git", *SAFE_OPTIONS, *args]
                 child = subprocess.Popen(
                     command, cwd=self._worktree, env=environ, stdin=pipe, stdout=pipe, stderr=pipe
                 )

@@ -40,14 +40,12 @@ from weft.provider.chunk import ToolCall
 from weft.run.answer import AnswerQueue, PendingAnswer
 from weft.run.changes import watch_tool
 from weft.run.doom import (
-    NOT_REPEATED,
     CallLoop,
     describe_loop,
     find_loop,
     list_calls,
     list_recent_texts,
     was_blocked,
-    was_interrupted,
 )
 from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_call_hook_input
 from weft.run.json_schema import check_handed_value
@@ -433,6 +431,8 @@ class ToolCalls:
 
     async def _check_interrupted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
         """Ask before repeating a call that a crash interrupted, unless its verdict proves that this is safe."""
+        from weft.session.verdict import NOT_REPEATED, was_interrupted  # noqa: PLC0415  an answer without tool calls needs none
+
         if not was_interrupted(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
             return None
         try:

@@ -1,9 +1,9 @@
-"""Detect tool calls that repeat in a loop, and calls that a crash interrupted (pure).
+"""Detect tool calls that repeat in a loop (pure).
 
 OpenCode calls such a loop a doom loop, and so does the permission `doom_loop`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice, takewhile
 from typing import Any, Literal
 
@@ -12,8 +12,6 @@ from msgspec import Struct
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, TextPart, ToolPart
 from weft.model.permission import CallRef
-from weft.model.verdict import READING_TOOLS, find_verdict
-from weft.session.settle import is_interrupted
 
 LOOP_REPEATS = 3  # of the same calls with the same outcomes
 POLLING_REPEATS = 10  # of the same call with different outcomes: a few of them are legitimate polling
@@ -175,35 +173,3 @@ def _count_repeats(calls: Sequence[PastCall], tool: str, input: dict[str, Any]) 
             break
         count += 1
     return count
-
-
-# Tools that have no effects, or can safely run twice.
-REPEATABLE_TOOLS = READING_TOOLS | {"todowrite", "task", "batch", "plan_enter", "plan_exit", "jobs"}
-NOT_REPEATED = (
-    "This call was cut off earlier, and may have had its effect. It was not made again, because nobody agreed to that. "
-    "Look whether it took effect, and go on from there."
-)
-
-
-def was_interrupted(
-    history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]
-) -> bool:
-    """Return True if the last call like this one was interrupted, unless it is known that making it again is safe."""
-    if tool in REPEATABLE_TOOLS:
-        return False
-    states = (
-        part.state
-        for part in _iterate_calls(history)
-        if part.call_id != call_id and part.tool == tool and part.state.input == input
-    )
-    last = next(states, None)
-    if not isinstance(last, ErrorState) or not is_interrupted(last):
-        return False
-    verdict = find_verdict(last.metadata)
-    return verdict is None or not verdict.repeatable
-
-
-def _iterate_calls(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
-    """Yield all tool calls, the newest first."""
-    for message in reversed(history):
-        yield from (part for part in reversed(message.parts) if isinstance(part, ToolPart))

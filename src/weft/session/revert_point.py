@@ -13,7 +13,6 @@ from weft.model.ids import MessageID, PartID
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
     AnyPart,
-    AnyToolState,
     CompletedState,
     ErrorState,
     PatchPart,
@@ -24,11 +23,16 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
+from weft.model.permission import EDIT_TOOLS
 from weft.model.session import SessionRevert
-from weft.model.verdict import find_verdict
+from weft.model.verdict import READING_TOOLS, find_verdict
 from weft.session.settle import ABORTED, is_interrupted
 
 SHELL_TOOL: Final = "bash"
+# Tools that change nothing but the session and the files that they announce. What any other tool did, undo may not see.
+CONFINED_TOOLS: Final = (
+    READING_TOOLS | EDIT_TOOLS | {"todowrite", "batch", "plan_enter", "plan_exit", "StructuredOutput"}
+)
 
 NO_SNAPSHOT: Final = "there is no snapshot of it"
 ONLY_OPENCODE_SNAPSHOT: Final = "OpenCode changed it, and only OpenCode has a snapshot of it"
@@ -187,29 +191,31 @@ def _to_absolute(info: AnyMessage, file: str) -> str:
     return normpath(join(path.cwd if path else "/", file))
 
 
-def has_commands(messages: Iterable[MessageWithParts]) -> bool:
-    """Return True if shell commands ran, or may have run. Their effects cannot be fully known."""
+def may_reach_outside(messages: Iterable[MessageWithParts]) -> bool:
+    """Return True if calls ran, or may have run, whose effects cannot be fully known: commands, and tools of servers and plugins."""
     return any(
-        isinstance(part, ToolPart) and part.tool == SHELL_TOOL and _may_have_run(part.state)
+        isinstance(part, ToolPart) and part.tool not in CONFINED_TOOLS and _may_have_run(part)
         for message in messages
         for part in message.parts
     )
 
 
-def _may_have_run(state: AnyToolState) -> bool:
-    """Return False for a call that was refused or not valid.
+def _may_have_run(part: ToolPart) -> bool:
+    """Return False for a call that is known not to have run.
 
     A command reports its output from the start, so a failed one without a report did not run. If it was cut short, it may have.
     """
-    match state:
+    match part.state:
         case PendingState():
             return False
         case RunningState() | CompletedState():
             return True
-        case ErrorState(error=error, metadata=metadata):
+        case ErrorState(error=error, metadata=metadata) as state:
             if (verdict := find_verdict(metadata)) is not None:
                 return verdict.kind != "not-started"
-            return metadata is not None or is_interrupted(state) or error == ABORTED
+            return (
+                part.tool != SHELL_TOOL or metadata is not None or is_interrupted(state) or error == ABORTED
+            )
 
 
 def get_patch_trees(patches: Iterable[Patch]) -> set[Tree]:

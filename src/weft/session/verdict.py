@@ -1,12 +1,13 @@
-"""Decide what became of a call whose process died, from its own notes and from what was found afterwards (pure)."""
+"""Decide what became of a call whose process died, from its own notes and from what was found afterwards, and whether to make it again (pure)."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.model.part import PendingState, RunningState, ToolPart
+from weft.model.message import MessageWithParts
+from weft.model.part import ErrorState, PendingState, RunningState, ToolPart
 from weft.model.verdict import (
     READING_TOOLS,
     CallEvidence,
@@ -15,8 +16,9 @@ from weft.model.verdict import (
     CommandTrace,
     FileIntent,
     find_evidence,
+    find_verdict,
 )
-from weft.session.settle import OPEN_STATES
+from weft.session.settle import OPEN_STATES, is_interrupted
 
 MAX_NAMED_FILES: Final = 10
 
@@ -193,6 +195,40 @@ def _judge_request(evidence: CallEvidence, findings: CallFindings) -> CallVerdic
     return CallVerdict(
         kind="unknown", why=_join(sent, NO_EVIDENCE, _describe_changed(findings)), files=findings.changed
     )
+
+
+# --- making a call again ---
+
+# Tools that have no effects, or can safely run twice.
+REPEATABLE_TOOLS: Final = READING_TOOLS | {"todowrite", "task", "batch", "plan_enter", "plan_exit", "jobs"}
+NOT_REPEATED: Final = (
+    "This call was cut off earlier, and may have had its effect. It was not made again, because nobody agreed to that. "
+    "Look whether it took effect, and go on from there."
+)
+
+
+def was_interrupted(
+    history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]
+) -> bool:
+    """Return True if the last call like this one was interrupted, unless it is known that making it again is safe."""
+    if tool in REPEATABLE_TOOLS:
+        return False
+    states = (
+        part.state
+        for part in _iterate_calls(history)
+        if part.call_id != call_id and part.tool == tool and part.state.input == input
+    )
+    last = next(states, None)
+    if not isinstance(last, ErrorState) or not is_interrupted(last):
+        return False
+    verdict = find_verdict(last.metadata)
+    return verdict is None or not verdict.repeatable
+
+
+def _iterate_calls(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
+    """Yield all tool calls, the newest first."""
+    for message in reversed(history):
+        yield from (part for part in reversed(message.parts) if isinstance(part, ToolPart))
 
 
 # --- words ---

@@ -64,13 +64,13 @@ def decide_restore(
     sides: Sequence[PatchSides], current: Mapping[bytes, CurrentState], others: Collection[bytes] = ()
 ) -> list[FileDecision]:
     """Return a decision on each file in `current`, its state now. `sides` are oldest first; `others` are files that must not change."""
-    verdicts = [_judge(path, sides, found) for path, found in sorted(current.items())]
+    decisions = [_judge(path, sides, found) for path, found in sorted(current.items())]
     user_contents = _list_user_contents(sides)
     while True:
-        unblocked = _refuse_blocked(verdicts, current, others)
-        verdicts = _keep_last_copies(unblocked, current, user_contents)
-        if verdicts == unblocked:
-            return verdicts
+        unblocked = _refuse_blocked(decisions, current, others)
+        decisions = _keep_last_copies(unblocked, current, user_contents)
+        if decisions == unblocked:
+            return decisions
 
 
 def _judge(path: bytes, sides: Sequence[PatchSides], found: CurrentState) -> FileDecision:
@@ -109,7 +109,7 @@ def _list_user_contents(sides: Sequence[PatchSides]) -> set[str]:
 
 
 def _keep_last_copies(
-    verdicts: list[FileDecision], current: Mapping[bytes, CurrentState], user_contents: Collection[str]
+    decisions: list[FileDecision], current: Mapping[bytes, CurrentState], user_contents: Collection[str]
 ) -> list[FileDecision]:
     """Keep files that a step would remove although they are the last copy of a user's content.
 
@@ -117,26 +117,26 @@ def _keep_last_copies(
     """
     remaining = {
         found.oid
-        for verdict in verdicts
+        for decision in decisions
         if isinstance(
-            found := verdict.step.goal if verdict.step is not None else current[verdict.path], FileEntry
+            found := decision.step.goal if decision.step is not None else current[decision.path], FileEntry
         )
     }
     return [
-        _keep(verdict, LAST_COPY) if _removes_last_copy(verdict, user_contents, remaining) else verdict
-        for verdict in verdicts
+        _keep(decision, LAST_COPY) if _removes_last_copy(decision, user_contents, remaining) else decision
+        for decision in decisions
     ]
 
 
 def _removes_last_copy(
-    verdict: FileDecision, user_contents: Collection[str], remaining: Collection[str]
+    decision: FileDecision, user_contents: Collection[str], remaining: Collection[str]
 ) -> bool:
-    found = verdict.step.found if verdict.step is not None else None
+    found = decision.step.found if decision.step is not None else None
     return found is not None and found.oid in user_contents and found.oid not in remaining
 
 
-def _keep(verdict: FileDecision, reason: str) -> FileDecision:
-    return FileDecision(path=verdict.path, fate="kept", reason=reason)
+def _keep(decision: FileDecision, reason: str) -> FileDecision:
+    return FileDecision(path=decision.path, fate="kept", reason=reason)
 
 
 def _merge_permissions(
@@ -149,17 +149,20 @@ def _merge_permissions(
 
 
 def _refuse_blocked(
-    verdicts: list[FileDecision], current: Mapping[bytes, CurrentState], others: Collection[bytes]
+    decisions: list[FileDecision], current: Mapping[bytes, CurrentState], others: Collection[bytes]
 ) -> list[FileDecision]:
     """Keep files whose place is blocked by something that stays."""
     while True:
         staying = {*others} | {
-            verdict.path
-            for verdict in verdicts
-            if current[verdict.path] is not None and (verdict.step is None or verdict.step.goal is not None)
+            decision.path
+            for decision in decisions
+            if current[decision.path] is not None
+            and (decision.step is None or decision.step.goal is not None)
         }
         restored = {
-            verdict.path for verdict in verdicts if verdict.step is not None and verdict.step.goal is not None
+            decision.path
+            for decision in decisions
+            if decision.step is not None and decision.step.goal is not None
         }
         directories = {parent for path in staying for parent in list_parents(path)}
         blocked = {
@@ -168,9 +171,9 @@ def _refuse_blocked(
             if path in directories or any(parent in staying for parent in list_parents(path))
         }
         if not blocked:
-            return verdicts
-        verdicts = [
-            _keep(verdict, PATH_BLOCKED) if verdict.path in blocked else verdict for verdict in verdicts
+            return decisions
+        decisions = [
+            _keep(decision, PATH_BLOCKED) if decision.path in blocked else decision for decision in decisions
         ]
 
 

@@ -32,9 +32,11 @@ from weft.snapshot.entry import FileEntry
 from weft.snapshot.location import SnapshotSite, find_scan_obstacle, locate_snapshots
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.host.witness import DeathWitness
     from weft.snapshot.tracker import FileTracker
     from weft.snapshot.watch import CallWatcher, WatchedCall
 
+PULSE_SECONDS: Final = 1.0
 HOUR_NS: Final = 60 * 60 * 1_000_000_000
 DEFAULT_LIMITS: Final = SnapshotLimits()
 SWITCHED_OFF: Final = "snapshots are switched off"
@@ -85,6 +87,7 @@ class GitSnapshots:
         self._locks = ExitStack()
         self._enter_lock = threading.Lock()
         self._entered = False
+        self._witness: DeathWitness | None = None
         self._first_scan: asyncio.Task[None] | None = None
         self._off_reason = SWITCHED_OFF if off else ""
         self._partial_reason = find_scan_obstacle(site, self._place)
@@ -120,6 +123,7 @@ class GitSnapshots:
         if self._first_scan is not None:
             await asyncio.wait([self._first_scan])
         if self._entered and (self._made_watcher is None or self._made_watcher.has_stored_all):
+            await self._dismiss_witness()
             await asyncio.to_thread(Disk().remove, self._live)
         self._locks.close()
 
@@ -145,6 +149,9 @@ class GitSnapshots:
             if not self._entered:
                 tracker.make()
                 self._locks.enter_context(hold_lock(f"{self._live}/lock"))
+                with suppress(OSError):  # without it, more is in doubt after a crash
+                    self._witness = tracker.make_witness(self._live)
+                    self._locks.callback(self._witness.close)
                 self._entered = True
 
     async def _wait_for_scan(self) -> str:
@@ -161,11 +168,24 @@ class GitSnapshots:
         self, session: SessionID, files: Sequence[str] | None = None, call: str = ""
     ) -> AsyncIterator[None]:
         watched = await self._open_call(session, files, call)
+        pulse = self._tasks.create_task(self._show_life())
         try:
             yield
         finally:
+            pulse.cancel()
             if watched is not None:
                 await run_to_completion(self._close_call(watched))
+
+    async def _show_life(self) -> None:
+        """Keep the time at which this process was last alive up to date, while a call may change files."""
+        while self._witness is not None:
+            await asyncio.sleep(PULSE_SECONDS)
+            await asyncio.to_thread(self._witness.show_life)
+
+    async def _dismiss_witness(self) -> None:
+        witness, self._witness = self._witness, None
+        if witness is not None:
+            await asyncio.to_thread(witness.dismiss)
 
     async def _open_call(
         self, session: SessionID, files: Sequence[str] | None, call: str
@@ -190,6 +210,8 @@ class GitSnapshots:
                 await self._watcher.close_some(call)
         except OSError as error:
             self._off_reason = f"snapshots cannot be written: {error}"
+            # The call stays open in the ledger. What changes from now on until this process ends is not the call's.
+            await self._dismiss_witness()
 
     async def take(self, session: SessionID) -> tuple[Patch, ...]:
         if self._made_watcher is None:

@@ -67,8 +67,8 @@ class Restorer:
 
     def preview(self, plan: RestorePlan) -> Restoration:
         try:
-            _, verdicts = self._decide(plan)
-            fates = self._to_fates(plan, verdicts)
+            _, decisions = self._decide(plan)
+            fates = self._to_fates(plan, decisions)
         except SnapshotMissingError as error:
             fates = tuple(
                 FileFate(file=file, fate="missing", reason=CONTENT_LOST) for file in sorted(error.files)
@@ -159,13 +159,13 @@ class Restorer:
 
     def _prepare(self, plan: RestorePlan) -> RestoreIntent | None:
         """Return None if there is nothing to do. Raise `SnapshotMissingError` if a content is missing."""
-        sides, verdicts = self._decide(plan)
-        missing = [self._format_path(verdict.path) for verdict in verdicts if verdict.fate == "missing"]
+        sides, decisions = self._decide(plan)
+        missing = [self._format_path(decision.path) for decision in decisions if decision.fate == "missing"]
         if missing:
             raise SnapshotMissingError(
                 f"the earlier content of {missing[0]} cannot be read any more", files=missing
             )
-        steps = tuple(verdict.step for verdict in verdicts if verdict.step is not None)
+        steps = tuple(decision.step for decision in decisions if decision.step is not None)
         if not steps:
             return None
         self._store_current(steps)
@@ -185,7 +185,7 @@ class Restorer:
             emptied=tuple(emptied),
             made=tuple(made),
             restoration=Restoration(
-                session=plan.session, fates=self._to_fates(plan, verdicts), undo=undo, note=plan.note
+                session=plan.session, fates=self._to_fates(plan, decisions), undo=undo, note=plan.note
             ),
         )
 
@@ -196,12 +196,14 @@ class Restorer:
             selected = set(plan.files)
             paths = {path for path in paths if self._format_path(path) in selected}
         current = {path: self._read_state(path) for path in paths}
-        verdicts = decide_restore(sides, current, set(self._list_blocking(paths)))
+        decisions = decide_restore(sides, current, set(self._list_blocking(paths)))
         goals = {
-            verdict.step.goal.oid for verdict in verdicts if verdict.step is not None and verdict.step.goal
+            decision.step.goal.oid
+            for decision in decisions
+            if decision.step is not None and decision.step.goal
         }
         lost = self._objects.find_unreadable(goals)
-        return sides, [_mark_lost(verdict, lost) for verdict in verdicts]
+        return sides, [_mark_lost(decision, lost) for decision in decisions]
 
     def _read_sides(self, patch: Patch) -> PatchSides:
         try:
@@ -320,12 +322,12 @@ class Restorer:
 
     # --- reporting and storing ---
 
-    def _to_fates(self, plan: RestorePlan, verdicts: Iterable[FileDecision]) -> tuple[FileFate, ...]:
+    def _to_fates(self, plan: RestorePlan, decisions: Iterable[FileDecision]) -> tuple[FileFate, ...]:
         fates = {
             self._format_path(each.path): FileFate(
                 file=self._format_path(each.path), fate=each.fate, reason=each.reason
             )
-            for each in verdicts
+            for each in decisions
         }
         for each in (each for patch in plan.patches for each in patch.uncovered):
             if plan.files is None or each.file in plan.files:
@@ -360,11 +362,11 @@ def _has_same_permissions(found: FileEntry | None, goal: FileEntry | None) -> bo
     return found is None or goal is None or found.is_link or found.permissions == goal.permissions
 
 
-def _mark_lost(verdict: FileDecision, lost: set[str]) -> FileDecision:
-    goal = verdict.step.goal if verdict.step is not None else None
+def _mark_lost(decision: FileDecision, lost: set[str]) -> FileDecision:
+    goal = decision.step.goal if decision.step is not None else None
     if goal is None or goal.oid not in lost:
-        return verdict
-    return FileDecision(path=verdict.path, fate="missing", reason=CONTENT_LOST)
+        return decision
+    return FileDecision(path=decision.path, fate="missing", reason=CONTENT_LOST)
 
 
 def _correct_result(restoration: Restoration, failed: Mapping[str, str]) -> Restoration:

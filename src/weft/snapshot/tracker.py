@@ -15,6 +15,7 @@ from weft.errors import GitError
 from weft.host.files import Stamp, share_lock, stamp_of
 from weft.host.git import Git, Plumbing
 from weft.host.mounts import find_network_file_system
+from weft.host.witness import DeathWitness
 from weft.model.diff import Patch, Tree, Uncovered
 from weft.model.ids import SessionID
 from weft.model.project import is_within
@@ -29,6 +30,10 @@ from weft.snapshot.objects import ObjectStore, SnapshotsFullError, pin_trees
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.snapshot.diffs import TreeDiffs
     from weft.snapshot.restore import Restorer
+
+# In the directory of a process: the file that changes when it dies, and the list of the files that were removed by then.
+WITNESS_FILE: Final = "witness"
+REMOVED_FILE: Final = "removed"
 
 OUTSIDE: Final = "it lies outside the project"
 NOT_AVAILABLE: Final = "its earlier content is no longer available"
@@ -103,6 +108,17 @@ class FileTracker:
         if not self._made:
             self.place.make(self._avoid)
             self._made = True
+
+    def make_witness(self, directory: str) -> DeathWitness:
+        """Start the witness of this process, which notes in its directory when it died and which files were removed by then."""
+        command, environ = self.plumbing.to_command(["ls-files", "-z", "--deleted"], index=self.scanner.index)
+        return DeathWitness(
+            f"{directory}/{WITNESS_FILE}",
+            f"{directory}/{REMOVED_FILE}",
+            command,
+            directory=self.place.root,
+            environment=environ,
+        )
 
     # --- all files ---
 

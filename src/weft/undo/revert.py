@@ -23,10 +23,10 @@ from weft.session.revert_point import (
     find_opencode_trees,
     get_patch_trees,
     get_point,
-    has_commands,
     list_foreign_files,
     list_patches,
     list_unrecorded_files,
+    may_reach_outside,
 )
 from weft.snapshot.contract import Restoration, RestorePlan
 from weft.undo.changes import all_within
@@ -34,7 +34,7 @@ from weft.undo.context import UndoContext
 from weft.undo.recovery import recover_file_changes
 
 MAX_DIFF_CHARS: Final = 256 << 10
-COMMAND_CAUTION: Final = "changes that commands made to ignored files, nested repositories and files outside the project are not undone"
+OUTSIDE_CAUTION: Final = "changes by commands, MCP servers and plugins to ignored files, nested repositories and anything outside the project are not undone"
 _FILE_HEADER: Final = "diff --git "
 
 
@@ -52,7 +52,7 @@ async def revert(
     undone = get_weft_data(session).undo
     plan = _make_plan(undo_context, session, [*list_patches(cut.removed), *undone], scope)
     others = _select([*list_unrecorded_files(cut.removed), *list_foreign_files(cut.removed)], scope)
-    caution = COMMAND_CAUTION if scope.files is None and has_commands(cut.removed) else ""
+    caution = OUTSIDE_CAUTION if scope.files is None and may_reach_outside(cut.removed) else ""
     if scope.dry_run:
         preview = await undo_context.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, others), caution=caution)
@@ -166,6 +166,7 @@ def _make_plan(
 
 async def _settle_earlier(undo_context: UndoContext, plan: RestorePlan) -> str:
     """Finish or roll back an earlier undo that was interrupted, such as by a full disk. Return what could not be settled, "" if nothing is left."""
+    # Opening the directory tried this already, maybe hours ago. Space may have been freed since.
     unsettled = await recover_file_changes(undo_context) if plan.patches else ()
     return _join(*map(str, unsettled))
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from weft.testing.store_samples import SESSION, growth, session, text
 
 from given.damage import damaged_bytes, damaged_values, to_json
 from weft.client.address import Address
@@ -28,6 +27,7 @@ from weft.client.http import ConnectionOptions, ServerConnection
 from weft.errors import CursorLostError, DocumentError, UnreachableError
 from weft.model.event import PartUpdated, PublishedEvent, SessionCreated, SessionIdled
 from weft.model.event_wire import encode_event
+from weft.testing.store_samples import SESSION, growth, session, text
 
 STREAM = 'id: boot.7\ndata: {"a":"\u2028\x0b"}\n\n: a comment\nevent: x\ndata: one\ndata: two\r\n\r\ndata: cut'.encode()
 

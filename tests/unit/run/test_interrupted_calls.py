@@ -13,8 +13,8 @@ from weft.model.part import CallTime, ErrorState, PendingState, ToolPart
 from weft.model.permission import Rule
 from weft.model.verdict import find_verdict
 from weft.provider.scripted import Say, UseTool
-from weft.run.doom import NOT_REPEATED, was_interrupted
 from weft.session.settle import INTERRUPTED
+from weft.session.verdict import NOT_REPEATED, was_interrupted
 from weft.store.memory import MemoryStore
 
 WORDS = {"words": "x"}

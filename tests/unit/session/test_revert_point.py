@@ -36,10 +36,10 @@ from weft.session.revert_point import (
     find_first_line,
     get_history_trees,
     get_point,
-    has_commands,
     list_foreign_files,
     list_patches,
     list_unrecorded_files,
+    may_reach_outside,
 )
 from weft.session.settle import ABORTED, INTERRUPTED
 from weft.undo.revert import cut_diff
@@ -174,17 +174,22 @@ def test_a_turn_begins_with_a_human_prompt() -> None:
     )
 
 
-def test_only_commands_that_ran_or_may_have_run_have_unknown_effects() -> None:
-    def failed_call(error: str, metadata: dict[str, object] | None = None) -> list[MessageWithParts]:
+def test_only_commands_and_foreign_tools_that_ran_or_may_have_run_have_unknown_effects() -> None:
+    def failed_call(
+        error: str, metadata: dict[str, object] | None = None, tool: str = "bash"
+    ) -> list[MessageWithParts]:
         state = ErrorState(input={}, error=error, metadata=metadata, time=CallTime(start=1, end=2))
-        return [answer("msg_2", replace(call("msg_2", "b"), state=state))]
+        return [answer("msg_2", replace(call("msg_2", "b", tool), state=state))]
 
-    assert has_commands([answer("msg_2", call("msg_2", "b"))])
-    assert has_commands(failed_call("the command could not be run", {"output": ""}))
-    assert has_commands(failed_call(ABORTED))
-    assert has_commands(failed_call(INTERRUPTED))
-    assert not has_commands(failed_call("The user rejected permission"))
-    assert not has_commands([answer("msg_2", call("msg_2", "b", "read"))])
+    assert may_reach_outside([answer("msg_2", call("msg_2", "b"))])
+    assert may_reach_outside(failed_call("the command could not be run", {"output": ""}))
+    assert may_reach_outside(failed_call(ABORTED))
+    assert may_reach_outside(failed_call(INTERRUPTED))
+    assert not may_reach_outside(failed_call("The user rejected permission"))
+    assert may_reach_outside([answer("msg_2", call("msg_2", "b", "loom_weave"))])
+    assert may_reach_outside(failed_call("the server answered with an error", tool="loom_weave"))
+    for tool in ("read", "write", "apply_patch", "todowrite", "invalid"):
+        assert not may_reach_outside([answer("msg_2", call("msg_2", "b", tool))])
 
 
 def test_a_message_is_chosen_by_id_or_prefix() -> None:
