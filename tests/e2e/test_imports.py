@@ -11,7 +11,7 @@ from pathlib import Path
 from given.web import Answer, open_web
 
 IMPORTED = "import time:"
-MOST = {"--version": 20, "session list": 55, "run": 250, "serve": 302}
+MOST = {"--version": 20, "session list": 55, "run": 250, "serve": 300}
 MOST_OF_ALL = {"run": 480}  # with those of Python and of other packages
 
 

@@ -13,7 +13,6 @@ import time
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -78,21 +77,25 @@ class WatchedTree(Tree):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(root, cache_bytes=cache_bytes)
-        if watcher is not None:
-            self._watcher = watcher
+        self._open_watcher = watcher  # made when the first directory is watched
+        self._is_closed = False
         self._monotonic = monotonic
         self._max_bytes = cache_bytes
         self._lists: dict[ProjectID, _ProjectList] = {}
 
     def close(self) -> None:
         """Watch nothing any more. From now on, a list looks at every document."""
-        self._watcher.close()
+        self._is_closed = True
+        if self._open_watcher is not None:
+            self._open_watcher.close()
 
-    @cached_property
+    @property
     def _watcher(self) -> DirectoryWatcher:
-        from weft.host.directory_watch import DirectoryWatcher  # noqa: PLC0415  few processes watch
+        if self._open_watcher is None:
+            from weft.host.directory_watch import DirectoryWatcher  # noqa: PLC0415  few processes watch
 
-        return DirectoryWatcher()
+            self._open_watcher = DirectoryWatcher()
+        return self._open_watcher
 
     def find_page(self, query: SessionQuery) -> list[SessionInfo] | None:
         """Return the sessions that match a query; None if its project is not watched.
@@ -130,7 +133,9 @@ class WatchedTree(Tree):
     def _look(self, project: ProjectID, known: _ProjectList) -> Orders | None:
         """Begin to watch, then look at every document. Return None if that does not pay, or if changes would not be reported."""
         directory = self.layout.sessions(project)
-        if len(self._scan_sessions(directory)[0]) < MIN_WATCHED or not self._watcher.start(directory):
+        if self._is_closed or len(self._scan_sessions(directory)[0]) < MIN_WATCHED:
+            return None
+        if not self._watcher.start(directory):
             return None
         names, others = self._scan_sessions(directory)
         facts = None if others else _examine(directory, names)
