@@ -283,6 +283,22 @@ def test_the_worktree_of_a_killed_run_can_be_merged(workspace: Workspace) -> Non
     assert (workspace.project / "new.txt").read_text() == "half\n"
 
 
+def test_a_session_whose_worktree_is_in_use_is_busy(workspace: Workspace) -> None:
+    workspace.model.play(answer_call("bash", command="touch begun; sleep 600", description="Work"))
+    running = workspace.start("run", "--worktree=x", "work")
+    assert wait_until(lambda: any((workspace.root / "data").glob("opencode/worktree/*/x/begun")))
+    (session,) = workspace.sessions()
+    refused = [
+        workspace.weft("run", *words, "more") for words in (["-s", session["id"]], ["--worktree=x", "-c"])
+    ]
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    for each in refused:
+        assert each.returncode == 8, each.stderr
+        assert f"Session {session['id']} is busy" in each.stderr
+        assert f"process {running.pid} on " in each.stderr
+
+
 def test_the_start_command_runs_only_if_the_project_is_trusted(workspace: Workspace) -> None:
     workspace.model.play(answer_text("Hello."))
     workspace.weft("run", "hello")

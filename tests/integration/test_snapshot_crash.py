@@ -20,7 +20,7 @@ from given.snapshot_harness import (
 from weft.errors import RestoreFailedError
 from weft.model.ids import SessionID
 from weft.snapshot.contract import RecoveredPatch, RecoveryReport
-from weft.snapshot.recovery import CHANGED_AFTER_DEATH, MANY_AFTER_DEATH, MAX_NAMED_FILES
+from weft.snapshot.recovery import CHANGED_AFTER_DEATH, MAX_NAMED_FILES, format_unnamed
 
 TESTS = Path(__file__).parents[1]
 SCRIPT = TESTS / "given" / "killed_snapshot.py"
@@ -158,17 +158,31 @@ async def test_what_the_person_changed_after_a_tool_was_killed_is_left_alone(tmp
     assert await recover_uncovered(tmp_path) == ((), {"by-tool.txt": CHANGED_AFTER_DEATH})
 
 
-async def test_many_files_that_the_person_changed_after_a_crash_are_not_named(tmp_path: Path) -> None:
+async def test_of_many_files_that_the_person_changed_after_a_crash_the_first_are_named(
+    tmp_path: Path,
+) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
     run_killed(tmp_path, "command")
     wait_for_witnesses(tmp_path / "data" / "snapshot")
-    for number in range(MAX_NAMED_FILES + 1):
-        write(tmp_path / "loom" / f"{number}.txt", "person")
+    names = [f"{number:03}.txt" for number in range(MAX_NAMED_FILES + 2)]
+    for name in names:
+        write(tmp_path / "loom" / name, "person")
 
-    assert await recover_uncovered(tmp_path) == (
-        ("a.txt", "by-command.txt"),
-        {str((tmp_path / "loom").resolve()): MANY_AFTER_DEATH},
-    )
+    files, uncovered = await recover_uncovered(tmp_path)
+    assert files == ("a.txt", "by-command.txt")
+    assert uncovered == {
+        **dict.fromkeys(names[:MAX_NAMED_FILES], CHANGED_AFTER_DEATH),
+        str((tmp_path / "loom").resolve()): format_unnamed(2),
+    }
+
+
+async def test_a_process_beside_a_living_one_makes_no_directory_only_to_recover(tmp_path: Path) -> None:
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.write_file("a.txt", "a")
+        living = list((tmp_path / "data").rglob("live/*"))
+        async with open_snapshot_harness(tmp_path) as second:
+            assert await second.snapshots.recover(keep_undo) == RecoveryReport()
+            assert list((tmp_path / "data").rglob("live/*")) == living
 
 
 async def test_patches_that_were_taken_and_not_stored_are_reported_again(tmp_path: Path) -> None:

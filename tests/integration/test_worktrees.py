@@ -9,6 +9,7 @@ import pytest
 from weft.cli.worktree import explain_empty_merge
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
+from weft.host.processes import describe_process
 from weft.local.worktrees import copy_trust, delete_worktree, discard_unused, enter_worktree, read_repository
 from weft.trust.decision import get_trust
 from weft.worktree.git import TreeMerge, WorktreeGit
@@ -200,10 +201,11 @@ def test_a_worktree_is_used_by_one_session(harness: WorktreeHarness) -> None:
     worktree, _ = harness.make("x")
     with (
         lock_worktree(harness.repository, worktree),
-        pytest.raises(ConflictError, match="in use"),
+        pytest.raises(ConflictError, match="in use") as refused,
         lock_worktree(harness.repository, worktree),
     ):
         pass
+    assert describe_process() in refused.value.hint
     with lock_worktree(harness.repository, worktree):
         pass
 

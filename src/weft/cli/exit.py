@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
     TIMEOUT = 5  # a deadline passed: of the turn, or of a provider that did not answer
     LOOP = 6  # the model repeated the same calls and was stopped
     ASK = 7  # `permission explain`: the rules neither allow nor deny it, so a person would be asked
-    BUSY = 8  # another process runs the session, or is changing it
+    BUSY = 8  # another process runs the session, is changing it, or uses its worktree
     HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141  # the reader of our output closed the pipe

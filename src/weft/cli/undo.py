@@ -188,7 +188,7 @@ async def _carry_out(args: argparse.Namespace, action: UndoAction, question: str
 
 
 def _check_named_files(result: RevertResult) -> None:
-    """Raise `InvalidInputError` if a named file was not changed by the session: it is probably mistyped."""
+    """Raise `InvalidInputError` if a named file cannot be undone: the session did not change it, or undo does not cover it."""
     for file in result.files:
         if file.fate == "uncovered":
             raise InvalidInputError(

@@ -236,11 +236,11 @@ def open_run_directory(args: argparse.Namespace, env: Mapping[str, str]) -> Gene
     repository = read_repository(args.dir, env, args.store)
     entered = enter_worktree(repository, args.worktree or None)
     try:
-        with lock_worktree(repository, entered.worktree):
+        if args.continue_last:
+            args.session, args.continue_last = _get_last_session(args, env, entered).id, False
+        with lock_worktree(repository, entered.worktree, session=args.session):
             _announce(repository, entered, args, env)
             args.dir = entered.directory
-            if args.continue_last:
-                args.session, args.continue_last = _get_last_session(args, env, entered).id, False
             yield RunDirectory(repository=repository, entered=entered)
     except WeftError:
         discard_unused(repository, entered)
@@ -269,7 +269,7 @@ def _open_session_directory(args: argparse.Namespace, env: Mapping[str, str]) ->
         yield RunDirectory()
         return
     entered = EnteredWorktree(worktree=worktrees[0], directory=directory)
-    with lock_worktree(repository, entered.worktree):
+    with lock_worktree(repository, entered.worktree, session=session.id):
         _print_note(f"the session continues in {sanitize(directory)}", entered.worktree.name)
         yield RunDirectory(repository=repository, entered=entered)
 

@@ -42,7 +42,8 @@ class CallFindings(Struct, frozen=True, kw_only=True):
 
     `contents` are digests of the files that it meant to change, None for a missing file; a file that cannot be read is not in it.
     `began` says whether its command was started, None if that is not known; `code` is the command's exit code, if it ended.
-    `changed` are the files that changed while it ran, if `seen` all of them, `shared` if other calls ran at the same time.
+    `changed` are files that changed while it ran. `seen` says that these are all of them, `shared` that other calls ran meanwhile and
+    may have changed some.
     `restarted` says that the machine was started after the call: a power cut may have lost what the call noted last.
     """
 

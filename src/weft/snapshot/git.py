@@ -319,8 +319,9 @@ class GitSnapshots:
             from weft.snapshot.recovery import recover_process  # noqa: PLC0415  other processes are rare
 
             stack = ExitStack()
-            await self._enter()
             ledgers = await asyncio.to_thread(stack.enter_context, recover_process(self._tracker, directory))
+            if ledgers:
+                await self._enter()
             for ledger in ledgers:
                 # Save them in our own ledger before those of the dead process are removed.
                 await self._watcher.adopt(ledger.session, ledger.patches, ledger.call)

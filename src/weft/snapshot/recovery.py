@@ -25,7 +25,6 @@ LEDGER_SUFFIX: Final = ".json"
 # A witness may have to list the files of a large project.
 WITNESS_SECONDS: Final = 60.0
 MAX_NAMED_FILES: Final = 100
-MANY_AFTER_DEATH: Final = f"more than {MAX_NAMED_FILES} of its files may have changed after weft died, so these changes may be yours"
 
 
 class RecoveredLedger(Struct, frozen=True, kw_only=True):
@@ -159,15 +158,21 @@ def _attribute(
     """Add the changes of a call that began at `began`. Those that may be the person's are uncovered."""
     doubtful = _list_doubtful(tracker.files, changes, sign)
     reason = CHANGED_AFTER_DEATH if sign.time else DEATH_NOT_SEEN
-    ledger.uncovered.update(
-        dict.fromkeys(doubtful, reason) if len(doubtful) <= MAX_NAMED_FILES else {b"": MANY_AFTER_DEATH}
-    )
+    named = sorted(doubtful)[:MAX_NAMED_FILES]
+    ledger.uncovered.update(dict.fromkeys(named, reason))
+    if len(named) < len(doubtful):
+        ledger.uncovered[b""] = format_unnamed(len(doubtful) - len(named))
     for change in changes:
         if change.path not in doubtful:
             at = max((each.at for each in ledger.links), default=0) + 1
             ledger.add(
                 RecordedChange(change.path, change.before, change.after, at, change.had, change.has), began
             )
+
+
+def format_unnamed(count: int) -> str:
+    """Say of the whole project how many more of its files are in doubt than were named."""
+    return f"{count} more of its files may have changed after weft died, so these changes may be yours"
 
 
 # --- whose change it is ---

@@ -10,10 +10,18 @@ from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
-from weft.errors import ConflictError, DirectoryError, GitError, InvalidInputError, NotFoundError
-from weft.host.files import make_directory, try_lock
+from weft.errors import (
+    ConflictError,
+    DirectoryError,
+    GitError,
+    InvalidInputError,
+    NotFoundError,
+    SessionBusyError,
+)
+from weft.host.files import Disk, make_directory, try_lock
 from weft.host.paths import Paths
-from weft.model.ids import GLOBAL_PROJECT, ProjectID, check_file_name
+from weft.host.processes import describe_process
+from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, check_file_name
 from weft.model.session import make_slug
 from weft.project.checkout import read_text
 from weft.worktree.git import GitCheckout, WorktreeGit
@@ -23,6 +31,7 @@ BRANCH_PREFIX = "opencode/"
 MERGED_PREFIX = "refs/weft/merged/"
 MAX_NAME_ATTEMPTS = 26
 MAX_ATTRIBUTES_BYTES = 1 << 20
+MAX_OWNER_BYTES = 4096
 MAKE_HINT = 'weft run --worktree "…" makes one'
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -166,8 +175,11 @@ def list_hints(worktree: Worktree) -> list[str]:
 
 
 @contextmanager
-def lock_worktree(repository: WorktreeRepository, worktree: Worktree) -> Iterator[None]:
-    """Use a worktree exclusively: for a session, to merge or to remove it. Raise `ConflictError` if it is in use.
+def lock_worktree(
+    repository: WorktreeRepository, worktree: Worktree, *, session: SessionID | None = None
+) -> Iterator[None]:
+    """Use a worktree exclusively: for a session, to merge or to remove it. If it is in use, raise `SessionBusyError` for the
+    `session` that would continue in it, else `ConflictError`.
 
     The lock ends with the process.
     """
@@ -175,11 +187,20 @@ def lock_worktree(repository: WorktreeRepository, worktree: Worktree) -> Iterato
         repository.paths.data, "weft", "worktree", check_file_name("project", repository.project)
     )
     make_directory(directory)
-    with try_lock(os.path.join(directory, f"{worktree.name}.lock")) as acquired:
+    path = os.path.join(directory, f"{worktree.name}.lock")
+    with try_lock(path) as acquired:
         if not acquired:
+            owner = read_text(path, MAX_OWNER_BYTES)
+            holder = owner or "another process"
+            if session is not None:
+                raise SessionBusyError(
+                    session, owner, hint=f"{holder} uses its worktree; wait until it is done"
+                )
             raise ConflictError(
-                "worktree", worktree.name, "is in use", hint="a session works in it, or it is being merged"
+                "worktree", worktree.name, "is in use", hint=f"{holder} works in it, or merges it"
             )
+        with suppress(OSError):  # others are told less, but the lock holds
+            Disk().extend(path, 0, describe_process().encode())
         yield
 
 
