@@ -15,7 +15,8 @@ from weft.host.witness import DeathWitness
 DOOMED = """
 import os, time
 from weft.host.witness import DeathWitness
-witness = DeathWitness("witness", "listed", ("ls", "here"), directory=".", environment=os.environ)
+here = os.getcwd()
+witness = DeathWitness(f"{here}/witness", f"{here}/listed", ("ls", "here"), directory=here, environment=os.environ)
 print("ready", flush=True)
 time.sleep(600)
 """

@@ -10,8 +10,8 @@ from typing import Final
 
 DISMISS_MS: Final = 5_000
 # Our end of its input closes when we die. It then writes to its output, which makes the change time of that file the time of our
-# death, and runs a command whose output goes to the file `$1`. If it reads a line instead, it is dismissed. The double
-# parentheses detach it from us.
+# death, and runs a command in the directory `$2`, whose output goes to the file `$1`. If it reads a line instead, it is dismissed.
+# The double parentheses detach it from us. It enters the directory only then, so that a disk can be unmounted meanwhile.
 _WITNESS: Final = """
 exec 3<&0 </dev/null
 ( (
@@ -19,14 +19,16 @@ exec 3<&0 </dev/null
     read -r _ <&3 && exit
     echo
     output=$1
-    shift
+    cd "$2" || exit
+    shift 2
     "$@" >"$output~" 2>/dev/null && mv "$output~" "$output"
 ) & )
 """
 
 
 class DeathWitness:
-    """A process that writes to the file `path` when this one dies, and then runs `argv`, with its output in the file `output`.
+    """A process that writes to the file `path` when this one dies, and then runs `argv` in a directory, with its output in the file
+    `output`. All paths are absolute.
 
     It holds the lock of `path` until it is done, so that whoever reads both can wait for it. Every method blocks.
     """
@@ -44,8 +46,8 @@ class DeathWitness:
             file.write(b".")
             file.flush()
             subprocess.run(
-                ("/bin/sh", "-c", _WITNESS, "weft", output, *argv),
-                cwd=directory,
+                ("/bin/sh", "-c", _WITNESS, "weft", output, directory, *argv),
+                cwd="/",
                 env=dict(environment),
                 stdin=lifeline,
                 stdout=file,
