@@ -70,7 +70,7 @@ EXPLAIN_EPILOG = """Each line is something that the bash tool would ask permissi
 The source of a rule is the file that it is from, `built in`, or `added for this command`, for the reason in the last column.
 The rules are those of the agent and of the configuration. Rules of a session, grants and plugins are not considered:
 where this says ask, a grant may allow the command, and a plugin may allow or deny it.
-⟦…⟧ stands for a piece of the command that is not known before it runs.
+⟦…⟧ stands for what is not known before the command runs, such as the value of a variable or the files below a directory.
 weft permission log says why a command was allowed, asked about or denied in a run.
 
 exit codes: 0 allowed, 7 a person is asked first, 3 denied, 2 wrong usage"""

@@ -30,7 +30,7 @@ from weft.provider.catalog.offers import (
 )
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.endpoint import StreamDeadlines
+from weft.provider.endpoint import LOCAL_DEADLINES, StreamDeadlines
 from weft.provider.registry import Registry, ServedModel
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
@@ -119,13 +119,17 @@ def load_models(
         default=parse_model_setting("model", loaded.config.model),
         small=parse_model_setting("small_model", loaded.config.small_model),
         offers=build_offers(loaded, environment),
-        connect=Adapters(to_provider_deadlines(loaded.config)),
+        connect=make_adapters(loaded.config),
     )
 
 
-def to_provider_deadlines(config: Config) -> StreamDeadlines:
-    """Read the deadlines for requests to providers."""
-    configured, defaults = config.weft_settings.deadlines or DeadlinesConfig(), StreamDeadlines()
+def make_adapters(config: Config) -> Adapters:
+    return Adapters(to_provider_deadlines(config), to_provider_deadlines(config, LOCAL_DEADLINES))
+
+
+def to_provider_deadlines(config: Config, defaults: StreamDeadlines | None = None) -> StreamDeadlines:
+    """Read the deadlines for requests to providers. `defaults` has those that are not configured."""
+    configured, defaults = config.weft_settings.deadlines or DeadlinesConfig(), defaults or StreamDeadlines()
     return StreamDeadlines(
         connect=configured.connect or defaults.connect,
         first_byte=configured.first_byte or defaults.first_byte,

@@ -1,7 +1,7 @@
 """The address and credentials of a model API, and the HTTP request that is sent to it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -18,6 +18,10 @@ class StreamDeadlines(Struct, frozen=True, kw_only=True):
     connect: float = 30
     first_byte: float = 60
     between: float = 120
+
+
+# A model on this machine may read a long prompt for minutes before it answers.
+LOCAL_DEADLINES: Final = StreamDeadlines(first_byte=300)
 
 
 class AwsKeys(Struct, frozen=True, kw_only=True):

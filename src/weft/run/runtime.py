@@ -49,7 +49,7 @@ class CompactionPolicy(Struct, frozen=True, kw_only=True):
 class RunDeadlines(Struct, frozen=True, kw_only=True):
     """The seconds that one tool call and one whole turn may take; None for no limit.
 
-    Time in which weft waits for a person does not count.
+    Time in which weft waits for a person does not count. `to_deadlines` of `local/open.py` has the defaults.
     """
 
     tool: float | None = None

@@ -215,12 +215,8 @@ def choose_base(paths: Paths, url: str) -> str:
 
 def find_opencode_snapshots(paths: Paths, url: str) -> str:
     """Return the directory of OpenCode's own snapshots: next to its tree, if the store is one."""
-    path = _find_path(url)
-    return (
-        os.path.join(os.path.dirname(path), "snapshot")
-        if path and not os.path.isfile(path)
-        else paths.snapshots
-    )
+    path = _find_path(url) if url.startswith("file:") else None
+    return paths.snapshots if path is None else os.path.join(os.path.dirname(path), "snapshot")
 
 
 def _find_path(url: str) -> str | None:

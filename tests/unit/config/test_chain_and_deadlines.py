@@ -6,7 +6,7 @@ from unit.config.conftest import Home
 from weft.config.agents import build_agents
 from weft.config.schema import Config
 from weft.errors import ConfigError
-from weft.local.models import to_provider_deadlines
+from weft.local.models import make_adapters, to_provider_deadlines
 from weft.local.open import to_deadlines
 from weft.model.part import ModelRef
 from weft.provider.endpoint import StreamDeadlines as Waits
@@ -51,6 +51,21 @@ def test_deadlines_have_generous_defaults_and_are_set_one_by_one(home: Home) -> 
     config = home.load().config
     assert to_deadlines(config) == RunDeadlines(tool=3600, turn=900)
     assert to_provider_deadlines(config) == Waits(connect=30, first_byte=20, between=7)
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "near", "far"),
+    [("{}", 300, 60), ('{"firstByte": 60}', 60, 60), ('{"chunk": 7}', 300, 60)],
+)
+def test_a_local_server_has_longer_to_begin_its_answer_unless_configured(
+    home: Home, deadlines: str, near: int, far: int
+) -> None:
+    home.write(
+        home.project / "opencode.json", f'{{"experimental": {{"weft": {{"deadlines": {deadlines}}}}}}}'
+    )
+    adapters = make_adapters(home.load().config)
+    urls = ("http://127.0.0.1:11434/v1", "https://api.example.test/v1")
+    assert [adapters._get_deadlines(url).first_byte for url in urls] == [near, far]
 
 
 @pytest.mark.parametrize("value", ["0", "-5", '"soon"', "true"])

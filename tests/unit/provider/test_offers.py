@@ -26,7 +26,6 @@ from weft.provider.catalog.adapters import Adapters
 from weft.provider.catalog.credentials import ProviderKey, StoredLogin
 from weft.provider.catalog.models import Catalogue
 from weft.provider.catalog.offers import OfferSources, ProviderOffer, ProviderOffers, to_plain_entries
-from weft.provider.endpoint import StreamDeadlines
 from weft.provider.registry import Registry
 
 ONE = {
@@ -484,12 +483,3 @@ def test_with_configured_models_no_other_model_exists() -> None:
 def test_an_unconfigured_provider_is_not_listed() -> None:
     assert "ollama" not in available(make_offers())
     assert "ollama" in available(make_offers({"ollama": {}}))
-
-
-def test_a_local_server_has_a_longer_deadline_unless_configured() -> None:
-    def first_byte(adapters: Adapters, url: str) -> float:
-        return adapters._get_deadlines(url).first_byte
-
-    near, far = "http://127.0.0.1:11434/v1", "https://api.example.test/v1"
-    assert (first_byte(Adapters(), near), first_byte(Adapters(), far)) == (300, 60)
-    assert first_byte(Adapters(StreamDeadlines(first_byte=20)), near) == 20

@@ -26,6 +26,7 @@ from weft.provider.chunk import AnyChunk, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import COOL_DOWN_MS, LONG_COOL_DOWN_MS, ServedModel
 from weft.provider.scripted import AnyMove, End, Fail, Say, ScriptedProvider, UseTool
+from weft.run.retry import MAX_RETRIES
 from weft.testing.clock import HandClock
 
 Script = Sequence[Sequence[AnyMove]]
@@ -192,10 +193,13 @@ async def test_if_the_whole_chain_fails_the_last_failure_is_stored() -> None:
 
 async def test_only_the_last_model_of_a_chain_gets_all_retries() -> None:
     quits = [Fail(message="no", kind="auth")]
-    async with open_chain([quits], [quits], [[BUSY]] * 5 + [[Say(text="at last")]]) as chain:
+    async with open_chain([quits], [quits], [[BUSY]] * MAX_RETRIES + [[Say(text="at last")]]) as chain:
         answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
-        assert (text_of(answer), chain.count_requests()) == ("at last", {"a": 1, "b": 1, "c": 6})
+        assert (text_of(answer), chain.count_requests()) == (
+            "at last",
+            {"a": 1, "b": 1, "c": MAX_RETRIES + 1},
+        )
 
 
 async def test_the_next_steps_use_a_healthy_model_and_return_after_the_cooldown() -> None:

@@ -13,7 +13,7 @@ from weft.testing.ids import seeded_mint
 from weft.testing.store_samples import NOW
 
 ROOT = Path(__file__).parents[3]
-GOLDEN = ROOT / "tests" / "golden" / "server" / "opencode-1.1.34.txt"
+GOLDEN = ROOT / "tests" / "golden" / "server"
 ROW = re.compile(r"^\| (?P<method>[A-Z]+) \| `(?P<path>[^`]+)` \| (?P<word>[^|]+) \|", re.MULTILINE)
 
 DOCUMENT = to_document(list_routes(), version="1")
@@ -28,12 +28,22 @@ def list_own_operations() -> dict[tuple[str, str], str]:
 
 
 def list_opencode_operations() -> dict[tuple[str, str], str]:
-    rows = (line.split() for line in GOLDEN.read_text().splitlines())
+    return read_operations("opencode-1.1.34.txt")
+
+
+def read_operations(name: str) -> dict[tuple[str, str], str]:
+    rows = (line.split() for line in (GOLDEN / name).read_text().splitlines())
     return {(method, path): name for method, path, name in rows}
 
 
 def test_every_operation_of_opencode_is_served_under_its_name() -> None:
     assert list_opencode_operations().items() <= list_own_operations().items()
+
+
+def test_every_other_operation_keeps_its_name() -> None:
+    opencode = list_opencode_operations()
+    others = {place: name for place, name in list_own_operations().items() if place not in opencode}
+    assert others == read_operations("other-operations.txt"), "clients are generated from these names"
 
 
 def test_every_route_is_in_the_manual_with_its_properties() -> None:

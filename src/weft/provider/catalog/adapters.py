@@ -16,7 +16,7 @@ from weft.provider.catalog.models import Plain
 from weft.provider.catalog.offers import LoadLogin, ProviderOffer
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, Provider
-from weft.provider.endpoint import ModelEndpoint, StreamDeadlines
+from weft.provider.endpoint import LOCAL_DEADLINES, ModelEndpoint, StreamDeadlines
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without it
     from weft.provider.http_client import HttpClient
@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without it
 CACHE_KEY_OPTION: Final = "promptCacheKey"
 LITELLM_OPTION: Final = "litellmProxy"
 ONE_DAY_SECONDS: Final = 86_400.0
-LOCAL_FIRST_BYTE_SECONDS: Final = 300.0  # a local model may read a long prompt for minutes before it answers
 
 Connect = Callable[[Access], Provider]
 
@@ -70,10 +69,16 @@ class LazyProvider:
 
 
 class Adapters:
-    """Creates adapters, which share an HTTP client. It is imported with the first of them."""
+    """Creates adapters, which share an HTTP client. It is imported with the first of them.
 
-    def __init__(self, deadlines: StreamDeadlines | None = None) -> None:
+    `local` are the deadlines for a server on this machine.
+    """
+
+    def __init__(
+        self, deadlines: StreamDeadlines | None = None, local: StreamDeadlines = LOCAL_DEADLINES
+    ) -> None:
         self._deadlines = deadlines or StreamDeadlines()
+        self._local_deadlines = local
         self._client: HttpClient | None = None
         self._closable: list[Any] = []  # adapters with connections of their own
 
@@ -105,13 +110,7 @@ class Adapters:
         return adapter
 
     def _get_deadlines(self, url: str) -> StreamDeadlines:
-        deadlines, defaults = self._deadlines, StreamDeadlines()
-        is_default = deadlines.first_byte == defaults.first_byte
-        return (
-            replace(deadlines, first_byte=LOCAL_FIRST_BYTE_SECONDS)
-            if is_default and is_loopback(url)
-            else deadlines
-        )
+        return self._local_deadlines if is_loopback(url) else self._deadlines
 
     def _get_client(self) -> HttpClient:
         if self._client is None:

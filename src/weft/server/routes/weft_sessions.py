@@ -162,7 +162,7 @@ SESSIONS_ROUTES = (
     route("POST", SESSIONS, "weft.session.create", create_next, takes=NextInput, optional=True),
     route("PATCH", SESSION, "weft.session.update", update_session, takes=ChangeInput),
     route("DELETE", SESSION, "weft.session.remove", remove_session, query=RemoveQuery),
-    route("GET", f"{SESSION}/tree", "weft.session.selection", get_tree),
+    route("GET", f"{SESSION}/tree", "weft.session.tree", get_tree),
     route("POST", f"{SESSION}/touch", "weft.session.touch", touch_session),
     route("POST", f"{SESSION}/restore", "weft.session.restore", restore_session),
     route("GET", "/weft/trash", "weft.trash.list", list_trash),

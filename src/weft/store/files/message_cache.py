@@ -13,7 +13,12 @@ from weft.model.event import (
     PartGrew,
     PartRemoved,
     PartUpdated,
+    ProjectUpdated,
+    SessionCreated,
     SessionDeleted,
+    SessionDiffed,
+    SessionUpdated,
+    TodoUpdated,
 )
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts, replace_messages
@@ -143,7 +148,7 @@ class MessageCache:
                     self._mark_one_written(event.session_id, event.message_id)
                 case SessionDeleted(info=session):
                     self.forget(session.id)
-                case _:
+                case ProjectUpdated() | SessionCreated() | SessionUpdated() | SessionDiffed() | TodoUpdated():
                     pass
 
     def _mark_one_written(self, session: SessionID, message: MessageID) -> None:

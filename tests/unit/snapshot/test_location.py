@@ -35,5 +35,6 @@ def test_snapshots_of_opencode_are_next_to_its_tree(tmp_path: Path) -> None:
     paths = paths_from(os.environ)
     (tmp_path / "weft.db").touch()
     assert find_opencode_snapshots(paths, f"file:{tmp_path}/storage") == f"{tmp_path}/snapshot"
-    for url in (f"sqlite:{tmp_path}/weft.db", "postgres://host/weft", "memory:"):
+    databases = (f"sqlite:{tmp_path}/weft.db", f"sqlite:{tmp_path}/not-yet.db", "postgres://host/weft")
+    for url in (*databases, "memory:"):
         assert find_opencode_snapshots(paths, url) == paths.snapshots
