@@ -39,7 +39,7 @@ SCRIPTS = {
 }
 
 
-# The requests of a move, in order, and on which side of the server they break off.
+# The requests of a move, in order, and whether they break off before or after the server has handled them.
 BREAKS: tuple[tuple[str, Break], ...] = (
     ("POST /weft/move", "before"),
     ("POST /weft/move", "after"),

@@ -1,4 +1,4 @@
-"""What a function that is a tool may use of its call: the same in this process and over HTTP."""
+"""What a tool function can do through its context: the same in this process and over HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -120,7 +120,7 @@ async def test_a_report_is_seen_while_the_function_runs(open_agent: OpenAgent) -
     assert titles == ["", "half done", "done"]
 
 
-async def report_a_set(ctx: weft.ToolCallContext) -> str:
+async def report_an_object(ctx: weft.ToolCallContext) -> str:
     """Report something without a JSON form."""
     await ctx.report(metadata={"object": object()})
     return ""
@@ -139,7 +139,7 @@ def report_without_await(ctx: weft.ToolCallContext) -> str:
 
 
 FAULTS = [
-    (report_a_set, "The metadata of a report cannot be written as JSON"),
+    (report_an_object, "The metadata of a report cannot be written as JSON"),
     (ask_without_await, "ask needs an async tool: write async def, and await it"),
     (report_without_await, "report needs an async tool: write async def, and await it"),
 ]
@@ -155,7 +155,7 @@ async def test_wrong_use_of_the_context_fails_the_call(
     assert message in str(made.error)
 
 
-async def test_a_question_of_a_function_survives_a_cut_connection() -> None:
+async def test_a_permission_request_of_a_function_survives_a_cut_connection() -> None:
     moves = [UseTool(tool="weigh", input={})], [Say(text="Done.")]
     async with (
         open_served_engine(*moves, permissions=CAN_ASK) as (url, engine),

@@ -67,7 +67,7 @@ class LiveSession(Struct, frozen=True, kw_only=True):
     session: SessionID
 
     async def events(self) -> list[Event]:
-        """Return all published events, with growth in the smallest possible pieces."""
+        """Return all published events, with growth split into words."""
         return [
             event
             for published in await self.engine.api.bus.listen(0).take()
@@ -90,7 +90,7 @@ class LiveSession(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_held(name: str) -> AsyncIterator[LiveSession]:
+async def open_live_session(name: str) -> AsyncIterator[LiveSession]:
     wire = WIRES[name]
     model = replace(wire.model, limit=SMALL)
     async with (
@@ -105,7 +105,7 @@ async def open_held(name: str) -> AsyncIterator[LiveSession]:
 
 
 def _split_growth(event: Event) -> Iterator[Event]:
-    """Split growth into pieces."""
+    """Split growth into words."""
     if not isinstance(event, PartGrew):
         yield event
         return
@@ -115,7 +115,7 @@ def _split_growth(event: Event) -> Iterator[Event]:
         at += len(word)
 
 
-async def run_session(held: LiveSession, name: str) -> None:
+async def run_work(live: LiveSession, name: str) -> None:
     """Run a session with text, reasoning, parallel calls, failing calls, a retry, and an aborted call and answer."""
     # Gemini sends arguments as an object: they cannot be malformed.
     broken = (
@@ -124,22 +124,22 @@ async def run_session(held: LiveSession, name: str) -> None:
         else UseTool(tool="echo", raw='{"words": "h')
     )
     echo = [UseTool(tool="echo", input={"words": word}) for word in ("one", "two")]
-    await held.prompt(
+    await live.prompt(
         "go on then",
         [Think(text="hm, so it is"), Say(text="I call three."), *echo, UseTool(tool="fall")],
         [Think(text="and another"), broken, UseTool(tool="unheard-of", input={"a": 1})],
         [Say(text="All is done.")],
     )
-    await held.prompt(
+    await live.prompt(
         "once more",
         [Think(text="half a thought"), Say(text="half an"), Fail(message="overloaded", retryable=True)],
         [Think(text="whole"), Say(text="A whole answer.")],
     )
-    held.harness.play([Think(text="well"), Say(text="I hold."), *echo, UseTool(tool="hold")])
-    await held.abort_when(_is_holding, "hold it")
-    held.harness.server.hang(Think(text="so it"), Say(text="is as it"), pieces=5)
-    await held.abort_when(_is_growing, "say it")
-    await held.prompt("and the end?", [Say(text="The end.")])
+    live.harness.play([Think(text="well"), Say(text="I hold."), *echo, UseTool(tool="hold")])
+    await live.abort_when(_is_holding, "hold it")
+    live.harness.server.hang(Think(text="so it"), Say(text="is as it"), pieces=5)
+    await live.abort_when(_is_growing, "say it")
+    await live.prompt("and the end?", [Say(text="The end.")])
 
 
 def _is_holding(event: Event) -> bool:
@@ -151,24 +151,24 @@ def _is_growing(event: Event) -> bool:
     return isinstance(event, PartGrew) or (isinstance(event, PartUpdated) and bool(event.delta))
 
 
-async def compaction(held: LiveSession, name: str) -> None:
+async def run_compaction(live: LiveSession, name: str) -> None:
     """Run a conversation that is compacted and continues."""
     full = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
-    await held.prompt(
+    await live.prompt(
         "mend the loom",
         [Think(text="how so?"), UseTool(tool="echo", input={"words": "x"}), full],
         [Think(text="in short"), Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
         [UseTool(tool="echo", input={"words": "y"})],
         [Say(text="It is mended.")],
     )
-    await held.prompt("thanks", [Say(text="You are welcome.")])
+    await live.prompt("thanks", [Say(text="You are welcome.")])
 
 
 COMMON = {"text", "reasoning", "tool completed", "step-start", "step-finish"}
 # Each with the parts it must contain at the end: a session that took another course would prove nothing.
 SESSIONS = {
-    "work": (run_session, COMMON | {"tool error", "retry", "AbortedFailure"}),
-    "compaction": (compaction, COMMON | {"compaction"}),
+    "work": (run_work, COMMON | {"tool error", "retry", "AbortedFailure"}),
+    "compaction": (run_compaction, COMMON | {"compaction"}),
 }
 
 
@@ -219,12 +219,12 @@ def make_next_prompt(history: Sequence[MessageWithParts]) -> MessageWithParts:
 @pytest.mark.parametrize("session", SESSIONS)
 @pytest.mark.parametrize("name", WIRES)
 async def test_a_history_interrupted_anywhere_gives_a_valid_request(name: str, session: str) -> None:
-    hold_session, held_in_it = SESSIONS[session]
-    async with open_held(name) as held:
-        await hold_session(held, name)
-        events = await held.events()
-    assert kinds(events) == held_in_it
-    own = held.harness.server.dialect
+    run, expected = SESSIONS[session]
+    async with open_live_session(name) as live:
+        await run(live, name)
+        events = await live.events()
+    assert kinds(events) == expected
+    own = live.harness.server.dialect
     readers = {
         other: (
             wire.model,
@@ -236,7 +236,7 @@ async def test_a_history_interrupted_anywhere_gives_a_valid_request(name: str, s
         (other, kind, problem)
         for history in histories(events)
         for other, (model, reader) in readers.items()
-        for kind, request in next_requests(held.engine.api.runtime, history, model)
+        for kind, request in next_requests(live.engine.api.runtime, history, model)
         if (problem := reader.problem(request)) is not None
     ]
     assert refused == []

@@ -1,4 +1,4 @@
-"""Events as the page receives them: text as rendered blocks, of the sessions that it shows, resumable."""
+"""What the page receives: events with text as rendered blocks, of the sessions that it shows, and the views that it requests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_a_page_receives_no_messages_of_sessions_that_it_does_not_show(server: P
     assert {"message.updated", "weft.part.updated", "weft.part.grew"}.isdisjoint(kinds)
 
 
-def test_other_clients_receive_the_same_as_before(server: ProjectServer) -> None:
+def test_other_clients_receive_parts_and_no_events_of_the_page(server: ProjectServer) -> None:
     session = server.post("/session")["id"]
     with (
         stream_events(server, f"/weft/view/event?session={session}"),

@@ -42,6 +42,17 @@ def test_every_route_answers_for_ids_of_others_as_for_unknown_ids(tmp_path: Path
         assert_nothing_leaks(ben, ada)
 
 
+def test_a_new_session_with_the_id_of_another_is_refused_and_nothing_else_is_told(team: TeamServer) -> None:
+    with team.connect(team.admit("ben")) as ben, team.connect(team.admit("ada")) as ada:
+        theirs = fill(ben)["sessionID"]
+        before = ben.get(f"/session/{theirs}").json()
+        refused = ada.post("/weft/session", json={"id": theirs, "title": "mine"})
+        assert (refused.status_code, "another id" in refused.text) == (409, True)
+        assert not any(word in refused.text for word in ("ben", before["title"], SECRET_WORDS))
+        assert ada.get(f"/session/{theirs}").status_code == 404
+        assert ben.get(f"/session/{theirs}").json() == before
+
+
 def test_lists_and_searches_show_only_own_sessions(team: TeamServer) -> None:
     with (
         team.connect(team.admit("ben")) as ben,

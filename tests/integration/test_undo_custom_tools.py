@@ -1,5 +1,5 @@
-"""A custom tool does not announce its changes: everything that changes while it runs is attributed to it, except what a person
-changes while a permission request is open.
+"""Everything that changes while a custom tool runs is attributed to it, except what a person changes while a permission request is
+open. To a tool that names its files, only those are attributed.
 """
 
 import os
@@ -79,7 +79,7 @@ async def test_changes_of_a_custom_tool_are_undone_and_those_of_a_person_during_
         assert text(root / "b.txt") == "me\n"
 
 
-async def test_a_tool_that_names_its_files_changes_those_and_no_others(tmp_path: Path) -> None:
+async def test_only_the_files_that_a_tool_names_are_undone(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "one\n")
     write(root / "b.txt", "b\n")

@@ -47,7 +47,8 @@ class Mcp(Protocol):
     * A server is started when it is first needed. `list_servers` returns the status of each. With `connect`, and always
       over HTTP, it first connects the enabled servers.
     * A server that fails has a status and raises no error. An unknown name raises `NotFoundError`.
-    * `add_server` adds a server until the `Api` is closed, and connects it.
+    * `add_server` adds a server until the `Api` is closed, and connects it unless it is disabled.
+    * `connect` returns True if the server is connected then. `disconnect` always returns True, as in OpenCode.
     * `start_login` returns the address where a person logs in, or "" if no login is needed. `finish_login` takes the
       code or waits for the browser. `log_in` does both with a browser on this machine. A server without OAuth raises
       `InvalidInputError`.

@@ -37,7 +37,7 @@ class Workspace(Protocol):
     * `list_agents` lists the default agent first.
     * `list_tools` describes the tools as `model` sees them, or without regard to a model.
     * `list_lsp` lists the language servers that were started. `list_formatters` lists all formatters and whether they
-      are used here.
+      are used here. `list_mcp` connects the enabled MCP servers first, as `Mcp.list_servers` does with `connect`.
     * `update_project` changes the stored project and publishes `project.updated`.
     * `check_store` raises `StoreError` if the store cannot be written.
     * `list_damage` reads every stored document and returns those that cannot be read.
@@ -139,8 +139,9 @@ class Worktrees(Protocol):
     * `create_worktree` makes a worktree from the checked-out commit. With `start`, it then runs the start command of the
       project, if the project is trusted, and after it `also`, a command of the person.
     * Worktrees that a person made, and the main checkout, cannot be removed or reset: `NotFoundError`.
-    * A worktree with unsaved work raises `ConflictError` unless `force` is set. `remove_worktree` and `reset_worktree`
-      return the commit that keeps its old contents, or "" if there was nothing to keep.
+    * A worktree with work that is not merged, committed or not, raises `ConflictError` unless `force` is set.
+      `remove_worktree` and `reset_worktree` return the commit that keeps its old contents, or "" if there was nothing
+      to keep.
     * `reset_worktree` sets the worktree to the main branch. Ignored files stay. A worktree that is in use raises
       `ConflictError`.
     """

@@ -129,7 +129,7 @@ def report_damage(reader: SessionReader) -> None:
 
 def report_newer_store(reader: SessionReader) -> None:
     """If a later OpenCode keeps the sessions in a database, say so: that is why none are listed."""
-    database = reader.store.find_newer_home()
+    database = reader.store.find_opencode_database()
     if database is not None:
         how = f"weft import --from opencode-sqlite {database} copies them and leaves the database as it is"
         note = f"OpenCode 1.2 or later stores its sessions in {database}, which weft does not use ({how})"

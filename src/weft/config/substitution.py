@@ -1,7 +1,7 @@
 """Replace `{env:NAME}` and `{file:PATH}` in the text of a configuration file.
 
-Inside quotes the content is escaped, so that it cannot end the string; outside, it is inserted as JSON. Comments are
-skipped. OpenCode inserts environment values unescaped, and interprets `$&` in a file as a replacement pattern.
+Inside quotes the content is escaped, so that it cannot end the string; outside, it is inserted as it is and must be
+JSON. Comments are skipped. OpenCode inserts environment values unescaped, and interprets `$&` in a file as a replacement pattern.
 """
 
 import json
@@ -46,7 +46,6 @@ class Substitution:
 
     def __init__(self, original: str, resolve: Resolve | None) -> None:
         self._original = original
-        self._resolve = resolve
         self._pieces: list[str] = []
         self._length = 0
         self._copied = 0
@@ -54,7 +53,7 @@ class Substitution:
         self.failures: list[FailedPlaceholder] = []
         if resolve is not None:
             for piece in _TEXT_PIECE.finditer(original):
-                self._substitute_piece(piece)
+                self._substitute_piece(piece, resolve)
         self._copy_to(len(original))
         self.text = "".join(self._pieces)
 
@@ -72,18 +71,18 @@ class Substitution:
         line_start = self._original.rfind("\n", 0, offset) + 1
         return self._original.count("\n", 0, offset) + 1, offset - line_start + 1
 
-    def _substitute_piece(self, piece: re.Match[str]) -> None:
+    def _substitute_piece(self, piece: re.Match[str], resolve: Resolve) -> None:
         if piece[0].startswith("/"):
             return
         quoted = piece[0].startswith('"')
         for placeholder in PLACEHOLDER.finditer(self._original, piece.start(), piece.end()):
-            self._replace(placeholder, quoted=quoted)
+            self._replace(placeholder, resolve, quoted=quoted)
 
-    def _replace(self, placeholder: re.Match[str], *, quoted: bool) -> None:
+    def _replace(self, placeholder: re.Match[str], resolve: Resolve, *, quoted: bool) -> None:
         self._copy_to(placeholder.start())
         name = _unescape(placeholder[2]) if quoted else placeholder[2]
         try:
-            content = self._resolve_placeholder(placeholder[1], name)
+            content = resolve(placeholder[1], name)
             if not quoted and content == placeholder[0]:
                 content = "null"  # a placeholder that the resolver left alone is not valid JSON
             replacement = json.dumps(content, ensure_ascii=False)[1:-1] if quoted else content
@@ -96,9 +95,6 @@ class Substitution:
         self._pieces.append(replacement)
         self._length += len(replacement)
         self._copied = placeholder.end()
-
-    def _resolve_placeholder(self, kind: str, name: str) -> str:
-        return self._resolve(kind, name) if self._resolve is not None else ""
 
     def _copy_to(self, end: int) -> None:
         self._pieces.append(self._original[self._copied : end])

@@ -82,11 +82,15 @@ def read_file(path: str, *, limit: int) -> tuple[bytes, os.stat_result]:
 
 
 def read_bytes(path: str, *, limit: int) -> bytes:
-    """Return the whole file as `read_file` does, with one system call less for a small file."""
+    """Return the whole file as `read_file` does, with one system call less for a small file.
+
+    Content that waits in a pipe counts as a small file.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         raw = os.read(fd, SMALL_FILE_BYTES)
-        if len(raw) < SMALL_FILE_BYTES:
+        # A pipe without a writer looks like an empty file.
+        if 0 < len(raw) < SMALL_FILE_BYTES and len(raw) <= limit:
             return raw
     finally:
         os.close(fd)
@@ -94,7 +98,7 @@ def read_bytes(path: str, *, limit: int) -> bytes:
 
 
 def walk_files(directory: str, *, skip: Callable[[str], bool], seconds: float) -> Iterator[str]:
-    """Yield the paths of all files, relative to the directory, without the subdirectories whose name is to `skip`.
+    """Yield the paths of all files, relative to the directory. Leave out subdirectories for whose name `skip` returns True.
 
     End when the time is up: somebody may have named the whole disk. The files of the directory itself are always listed.
     """
@@ -292,7 +296,7 @@ def hold_lock(path: str) -> Generator[int]:
 
 @contextmanager
 def try_lock(path: str, *, seconds: float = 0.0) -> Generator[bool]:
-    """Try to take the lock for at most some `seconds`. Yield whether that succeeded."""
+    """Try for at most `seconds` to take the lock. Yield True if that succeeded."""
     fd = _try_lock(path)
     deadline = time.monotonic() + seconds
     while fd is None and time.monotonic() < deadline:

@@ -65,7 +65,7 @@ from weft.run.runtime import CompactionPolicy, RunDeadlines, SubtaskLimits
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
 from weft.share.contract import to_share_settings
 from weft.store.contract import Store
-from weft.store.reader import find_newer_home
+from weft.store.reader import find_opencode_database
 from weft.store.url import is_persistent, open_owned_store, open_store
 from weft.tool.registry import list_tools
 from weft.trust.decision import is_trusted, list_held_back, to_warning
@@ -272,7 +272,7 @@ def to_workspace_sources(
 
 async def _warn_opencode_database(url: str, options: OpenOptions) -> None:
     """Warn if a later OpenCode keeps its sessions in a database, where weft does not look for them."""
-    database = await asyncio.to_thread(find_newer_home, url)
+    database = await asyncio.to_thread(find_opencode_database, url)
     if database is not None:
         reason = f"OpenCode 1.2 or later keeps its sessions in {database}, which weft does not work in"
         hint = (

@@ -161,8 +161,8 @@ def delete_worktree(repository: WorktreeRepository, worktree: Worktree) -> str:
 # Refs that keep the old contents of a reset worktree, so that git does not collect them.
 RESET_REFS: Final = "refs/weft/reset/"
 MAIN_REFS: Final = ("refs/remotes/origin/HEAD", "refs/heads/main", "refs/heads/master")
-UNSAVED_WORK: Final = "has unsaved work"
-FORCE_HINT: Final = "weft worktree merge saves it; force discards it"
+UNMERGED_WORK: Final = "has work that is not merged"
+FORCE_HINT: Final = "weft worktree merge merges it; with force, only a commit keeps it"
 
 
 class LocalWorktrees(Struct, frozen=True, kw_only=True):
@@ -217,7 +217,7 @@ class LocalWorktrees(Struct, frozen=True, kw_only=True):
         worktree = _get_worktree(repository, directory)
         with lock_worktree(repository, worktree):
             if not force and not read_state(repository, worktree).is_safe:
-                raise ConflictError("worktree", worktree.name, UNSAVED_WORK, hint=FORCE_HINT)
+                raise ConflictError("worktree", worktree.name, UNMERGED_WORK, hint=FORCE_HINT)
             return delete_worktree(repository, worktree)
 
     def _reset(self, directory: str, force: bool) -> str:
@@ -228,7 +228,7 @@ class LocalWorktrees(Struct, frozen=True, kw_only=True):
             if state.missing:
                 raise NotFoundError("directory", worktree.directory)
             if not force and not state.is_safe:
-                raise ConflictError("worktree", worktree.name, UNSAVED_WORK, hint=FORCE_HINT)
+                raise ConflictError("worktree", worktree.name, UNMERGED_WORK, hint=FORCE_HINT)
             commit = commit_state(repository, worktree) if state.has_work else ""
             if commit:
                 repository.checkouts.put_ref(RESET_REFS + worktree.name, commit)

@@ -263,7 +263,7 @@ def _check_size(store: StoreMaintenance) -> list[DoctorFinding]:
 
 
 def _check_newer_home(reader: StoreReader) -> list[DoctorFinding]:
-    database = reader.find_newer_home()
+    database = reader.find_opencode_database()
     if database is None:
         return []
     repair = NEWER_OPENCODE.repair.format(database)

@@ -1,4 +1,4 @@
-"""Request a value of a JSON schema, check it, and decide when to stop (pure)."""
+"""Request a value that matches a JSON schema, check it, and decide when to stop (pure)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
@@ -176,7 +176,10 @@ def check_schema(schema: dict[str, Any], *, where: str) -> None:
 
 
 def list_faults(value: Any, schema: dict[str, Any]) -> list[str]:
-    """Return what is wrong with a value, one line each and at most `MAX_FAULTS`; empty if it matches the schema."""
+    """Return what is wrong with a value, one line each; empty if it matches the schema.
+
+    After `MAX_FAULTS` of them, one line says how many more there are.
+    """
     try:
         faults = sorted(
             _make_validator(schema).iter_errors(value), key=lambda error: list(map(str, error.path))
@@ -257,7 +260,7 @@ def request_value(
 ) -> ModelRequest:
     """Return the request, extended so that the model gives the value that the prompt asks for; unchanged if it asks for none.
 
-    The API's own output format comes first. If the API refused that, or it did not give the value, the model has to call a tool:
+    The API's own output format comes first. If it has none, or refused it, or did not give the value, the model has to call a tool:
     at once if it failed to give the value before, or if this is the last step.
     """
     format = find_json_format(step.prompt)

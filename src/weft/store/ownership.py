@@ -2,7 +2,7 @@
 
 What belongs to another principal does not exist here: lists leave it out, and its id gets the same answer as an unknown one.
 Sessions carry their owner, which is hidden from readers of this store. Values, logs and projects have keys that begin
-with the name of the principal.
+with `principal` and its name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from weft.store.chain import ChainLines
 from weft.store.contract import NO_LEASES, Key, LogExtender, PartsByMessage, SessionEditor, Store
 from weft.store.lease import LeaseToken
 
-if TYPE_CHECKING:  # for types alone: few stores are shared by nodes, and few runs count anything
+if TYPE_CHECKING:  # for types alone: most processes use neither a cluster nor statistics
     from weft.errors import LeaseLostError
     from weft.store.cluster import DeliveryState, InboxStore, NewDelivery
     from weft.store.event_log import LogBatch, LoggedEvent, SessionLog
@@ -86,7 +86,7 @@ class OwnedStore:
 
     @property
     def _log(self) -> SessionLog:
-        assert self._store.event_log is not None, "whoever logs something has found that there is a log"
+        assert self._store.event_log is not None, "callers check `event_log` first"
         return self._store.event_log
 
     @property
@@ -148,7 +148,10 @@ class OwnedStore:
         await self.get_session(session)
 
     async def _check_free(self, session: SessionID) -> None:
-        """Raise `ConflictError` if somebody else has a session of this id. Clients cannot choose ids, so nobody can use this to probe."""
+        """Raise `ConflictError` if somebody else has a session with this id.
+
+        A client that chooses the id of a new session learns here that it is taken. Ids that weft makes cannot be guessed.
+        """
         try:
             taken = get_owner(await self._store.get_session(session)) != self.owner
         except UnreadableError:

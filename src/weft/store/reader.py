@@ -96,8 +96,8 @@ class StoreReader(Protocol):
 
     def list_logs(self, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]: ...
 
-    def find_newer_home(self) -> str | None:
-        """Return the path of a later OpenCode's database, if this store has no sessions and that is where they are."""
+    def find_opencode_database(self) -> str | None:
+        """Return the path of the database of OpenCode 1.2 or later next to this store, if this store has no sessions."""
         ...
 
     def problems(self) -> list[Damage]:
@@ -111,7 +111,7 @@ def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lamb
     A store whose search index is not part of it has the index below the directory `cache`, or in memory without one. `warn` is
     called if the index cannot be used.
 
-    Raise `InvalidInputError` if there can be no such store.
+    Raise `InvalidInputError` if the URL is not that of a store that can be read.
     """
     if url.startswith(("postgres:", "postgresql:")):
         from weft.store.postgres.reader import PostgresReader  # noqa: PLC0415  only the kind of store that is asked for
@@ -138,6 +138,6 @@ def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lamb
     return reader
 
 
-def find_newer_home(url: str) -> str | None:
-    """Return what `StoreReader.find_newer_home` does. Only a store of files can have such a neighbour."""
-    return open_reader(url).find_newer_home() if url.startswith("file:") else None
+def find_opencode_database(url: str) -> str | None:
+    """Return the path of OpenCode's database next to a store of files that has no sessions, or None. Other stores have none."""
+    return open_reader(url).find_opencode_database() if url.startswith("file:") else None

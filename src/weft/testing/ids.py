@@ -1,4 +1,4 @@
-"""Ids for tests that are the same in every run."""
+"""Make the same ids in every run of a test."""
 
 from collections.abc import Callable
 from random import Random

@@ -56,7 +56,7 @@ async def every_session_is_listed(store: Store, open_maintenance: OpenMaintenanc
     assert maintenance.reader.find_session(SESSION) == session()
 
 
-async def sessions_are_listed_once(store: Store, open_maintenance: OpenMaintenance) -> None:
+async def the_list_of_sessions_is_read_once(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
     maintenance = open_maintenance()
     assert maintenance.list_session_ids() == [SESSION, OTHER]
@@ -148,14 +148,16 @@ async def large_diffs_are_shortened(store: Store, open_maintenance: OpenMaintena
     assert [part.id for part in message.parts] == ["prt_1", "prt_2"]
 
 
-async def a_dropped_index_is_rebuilt_by_the_next_search(store: Store, look: OpenMaintenance) -> None:
+async def a_dropped_index_is_rebuilt_by_the_next_search(
+    store: Store, open_maintenance: OpenMaintenance
+) -> None:
     await fill(store)
     found = await store.search("saved", limit=5)
     assert [hit.session_id for hit in found] == [SESSION]
-    assert look().check_index() is None
-    look().make_repairer("test", now=NOW).drop_index()
-    assert look().check_index() is None
-    assert await store.search("saved", limit=5) == look().reader.search("saved", limit=5) == found
+    assert open_maintenance().check_index() is None
+    open_maintenance().make_repairer("test", now=NOW).drop_index()
+    assert open_maintenance().check_index() is None
+    assert await store.search("saved", limit=5) == open_maintenance().reader.search("saved", limit=5) == found
 
 
 async def chains_are_listed_and_read(store: Store, open_maintenance: OpenMaintenance) -> None:
@@ -182,7 +184,7 @@ async def a_repair_is_in_the_chain(store: Store, open_maintenance: OpenMaintenan
 CHECKS: tuple[MaintenanceCheck, ...] = (
     a_sound_store_has_no_findings,
     every_session_is_listed,
-    sessions_are_listed_once,
+    the_list_of_sessions_is_read_once,
     sizes_add_up_to_the_total,
     the_content_of_parts_is_searched,
     upgrading_a_current_store_changes_nothing,

@@ -40,7 +40,7 @@ PrincipalCheck = Callable[[OpenFor], Awaitable[None]]
 
 
 class SharedStore(NamedTuple):
-    """One store as three see it."""
+    """One store, as two principals and the administrator see it."""
 
     ada: Store
     ben: Store

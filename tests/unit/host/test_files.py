@@ -35,12 +35,13 @@ def test_a_file_is_read_completely(tmp_path: Path, size: int) -> None:
     assert read_bytes(str(path), limit=100_000) == b"x" * size
 
 
-def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [20, 20_000])
+def test_a_file_over_the_limit_is_refused(tmp_path: Path, size: int) -> None:
     path = tmp_path / "file"
-    path.write_bytes(b"x" * 20_000)
+    path.write_bytes(b"x" * size)
     for read in (read_file, read_bytes):
-        with pytest.raises(OSError, match="more than the 19999 allowed"):
-            read(str(path), limit=19_999)
+        with pytest.raises(OSError, match=f"more than the {size - 1} allowed"):
+            read(str(path), limit=size - 1)
 
 
 def test_a_special_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
@@ -48,6 +49,8 @@ def test_a_special_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
     for name in ("pipe", "."):
         with pytest.raises(OSError, match="not a regular file"):
             read_file(str(tmp_path / name), limit=10)
+    with pytest.raises(OSError, match="not a regular file"):
+        read_bytes(str(tmp_path / "pipe"), limit=10)
     with pytest.raises(IsADirectoryError):
         read_bytes(str(tmp_path), limit=10)
     with pytest.raises(FileNotFoundError):

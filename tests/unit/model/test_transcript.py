@@ -26,6 +26,7 @@ from weft.testing.clock import HandClock
 from weft.testing.ids import seeded_mint
 
 SESSION = SessionID("ses_1")
+# The time (ms) at which the numbers in ids wrapped to zero: later ids sort before earlier ones (`weft.model.ids`).
 WRAP_2026 = 1786706395136
 
 

@@ -41,10 +41,10 @@ class AnthropicMessages:
         api_headers = {"anthropic-version": API_VERSION, **key}
         http_request = endpoint.build_request("/messages", to_bytes(body), request.parameters, api_headers)
         return replace(
-            http_request, headers={**http_request.headers, "anthropic-beta": self._list_betas(request)}
+            http_request, headers={**http_request.headers, "anthropic-beta": self._make_beta_header(request)}
         )
 
-    def _list_betas(self, request: ModelRequest) -> str:
+    def _make_beta_header(self, request: ModelRequest) -> str:
         headers = lower_names(self._endpoint.headers) | lower_names(request.parameters.headers)
         extra = request.parameters.options.get("betas")
         betas = headers.get("anthropic-beta", "").split(",") + (extra if isinstance(extra, list) else [])

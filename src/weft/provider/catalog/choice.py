@@ -22,7 +22,7 @@ SMALL_MODELS: Final = (
 )
 COPILOT_SMALL_MODELS: Final = ("gpt-5-mini", "claude-haiku-4.5", *SMALL_MODELS)
 OPENCODE_SMALL_MODELS: Final = ("gpt-5-nano",)
-# Dollars per million output tokens. A more expensive model ranks below the others.
+# Dollars per million output tokens. Among equally preferred models, a more expensive one ranks below the others.
 MAX_OUTPUT_PRICE: Final = 30
 
 
@@ -38,7 +38,7 @@ def _can_work(model: Model) -> bool:
 
 
 def _rank(model: Model) -> tuple[int, bool, bool, str]:
-    """Rank a model as OpenCode does, but below others if it is made for chatting or is expensive."""
+    """Rank a model as OpenCode does, but among equally preferred models put those for chatting and expensive ones last."""
     rank = max((rank for rank, name in enumerate(PREFERRED_MODELS) if name in model.id), default=-1)
     is_expensive = model.cost is not None and model.cost.output > MAX_OUTPUT_PRICE
     return rank, not is_expensive and "chat" not in model.id, "latest" in model.id, model.id
@@ -194,7 +194,7 @@ ALL_EFFORTS: Final = ("none", "minimal", *COMMON_EFFORTS, "xhigh")
 # Families whose thinking cannot be graded, or is set in another way.
 FAMILIES_WITHOUT_VARIANTS: Final = ("deepseek", "minimax", "glm", "mistral")
 HIGH_BUDGET, MAX_BUDGET, GEMINI_MAX_BUDGET = 16_000, 31_999, 24_576
-# Release dates since when models support these efforts.
+# Models that were released on or after these dates support these efforts.
 NONE_EFFORT_SINCE, XHIGH_EFFORT_SINCE = "2025-11-13", "2025-12-04"
 FIRST_ADAPTIVE_VERSION: Final = (4, 7)
 # A name and a version of one or two numbers; a date may follow.
@@ -240,7 +240,7 @@ def _make_reasoning_variants(efforts: Iterable[str]) -> Variants:
 
 
 def _make_summary_variants(efforts: Iterable[str]) -> Variants:
-    """Return variants with encrypted reasoning, which we store instead of OpenAI, and with a readable summary."""
+    """Return variants with a readable summary, and with encrypted reasoning: OpenAI does not store it (`store: false`), so we do."""
     return {
         effort: {"reasoningEffort": effort, "reasoningSummary": "auto", "include": list(ENCRYPTED_REASONING)}
         for effort in efforts

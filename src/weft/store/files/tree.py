@@ -70,7 +70,7 @@ class Tree:
         except FileNotFoundError:
             return False
 
-    def find_newer_home(self) -> str | None:
+    def find_opencode_database(self) -> str | None:
         """Return the database of OpenCode 1.2 or later if it is next to this tree and the tree has no sessions."""
         database = self.layout.database
         if not os.path.isfile(database):

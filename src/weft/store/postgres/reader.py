@@ -240,7 +240,7 @@ class PostgresReader:
         )
         return (rows[0][2], 0, 0) if rows else None
 
-    def find_newer_home(self) -> str | None:
+    def find_opencode_database(self) -> str | None:
         return None
 
     def problems(self) -> list[Damage]:

@@ -360,7 +360,7 @@ class SqliteReader:
         sql = "SELECT updated, document FROM session WHERE project = ? AND id = ?"
         return next((_to_stamp(*row) for row in self.rows(sql, project, id)), None)
 
-    def find_newer_home(self) -> str | None:
+    def find_opencode_database(self) -> str | None:
         return None  # OpenCode knows nothing of this database, and stores no sessions next to it
 
     def problems(self) -> list[Damage]:
