@@ -6,7 +6,7 @@ import zlib
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from given.damage import damaged_bytes
@@ -92,11 +92,20 @@ PIECES = [
     st.sampled_from(RESPONSES).flatmap(lambda raw: damaged_bytes(raw, PIECES)) | st.binary(max_size=40),
     st.lists(st.integers(0, 200), max_size=6),
 )
+@example(
+    b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 33\r\n\r\n\x1f\x8b\x08\x00ent-encoding: gzip\r\n"
+    b"content-length: 33\r\n\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03KI,I\xb4R\xa8\xae\xe5\xe2J\xa12\x0b"
+    b"\x00\xc5\xb5H\xbfZ\x00\x00\x00",
+    [75],
+)
 def test_whatever_a_server_sends_is_a_response_or_a_broken_connection(raw: bytes, places: list[int]) -> None:
     cuts = [0, *sorted(min(place, len(raw)) for place in places), len(raw)]
     whole = asyncio.run(receive(raw))
     status, headers, body, failure = asyncio.run(receive(*(raw[start:end] for start, end in pairwise(cuts))))
-    assert (status, headers, b"".join(body), failure) == (*whole[:2], b"".join(whole[2]), whole[3])
+    assert (status, headers, failure) == (*whole[:2], whole[3])
+    read = sorted((b"".join(body), b"".join(whole[2])), key=len)
+    # How much of a damaged body is decoded before the damage is noticed depends on the pieces in which it arrives.
+    assert read[1].startswith(read[0]) if failure == "UndecodableBodyError" else read[0] == read[1]
 
 
 def test_fields_after_the_body_are_not_kept() -> None:
