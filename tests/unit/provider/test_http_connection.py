@@ -102,7 +102,9 @@ def test_whatever_a_server_sends_is_a_response_or_a_broken_connection(raw: bytes
     cuts = [0, *sorted(min(place, len(raw)) for place in places), len(raw)]
     whole = asyncio.run(receive(raw))
     status, headers, body, failure = asyncio.run(receive(*(raw[start:end] for start, end in pairwise(cuts))))
-    assert (status, headers, failure) == (*whole[:2], whole[3])
+    assert (status, failure) == (whole[0], whole[3])
+    if status:  # else the response broke off before its headers ended, and nobody reads them
+        assert headers == whole[1]
     read = sorted((b"".join(body), b"".join(whole[2])), key=len)
     # How much of a damaged body is decoded before the damage is noticed depends on the pieces in which it arrives.
     assert read[1].startswith(read[0]) if failure == "UndecodableBodyError" else read[0] == read[1]
