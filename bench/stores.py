@@ -363,6 +363,8 @@ async def main() -> None:
             await measure_histories(stores)
             await measure_creation(own, chosen.clients)
             await fill(stores, chosen.sessions, chosen.messages)
+            if chosen.postgres:  # the server does so by itself within a minute
+                await stores["postgres"].database.fetch("ANALYZE {schema}.session")
             await measure_lists(stores, chosen.sessions)
             await measure_search({name: store for name, store in own.items() if hasattr(store, "search")})
 

@@ -194,7 +194,7 @@ def configuration_lines() -> Iterator[str]:
     keys = {key: kind for key, kind in keys_of(Config) if not key.startswith("mode.")}  # as for `agent`
     sentences = find_sentences(keys, tomllib.loads(SENTENCES.read_text()))
     yield "weft reads OpenCode's configuration: `opencode.json` or `opencode.jsonc` in `~/.config/opencode`, in the project and in"
-    yield "each `.opencode` directory above the current one. A nearer file wins. `weft config` prints every setting in force, and"
+    yield "each `.opencode` directory above the current one. They are merged: where two of the same name set the same key, the nearer wins. `weft config` prints every setting in force, and"
     yield "the file and line it came from. Settings that only weft has are below `experimental.weft`, because OpenCode accepts"
     yield "unknown keys there."
     yield ""

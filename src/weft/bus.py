@@ -21,7 +21,7 @@ LOG_SIZE = 8192
 
 
 class Watcher(Struct, frozen=True):
-    """A function to call for events, of these kinds if there are any."""
+    """A function to call for events of some kinds, or for all if `kinds` is empty."""
 
     call: Callable[[Any], None]
     kinds: frozenset[type[Event]]

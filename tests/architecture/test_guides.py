@@ -1,4 +1,4 @@
-"""The guides for contributors and the map of the code name what exists, and the page about trust has the lists of the code."""
+"""The guides for contributors and the map of the code name what exists, and pages for users have the lists of the code."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from opencode.client_differences import FAILED_CHECKS, TIMING_DEPENDENT
 from weft.config.trust import ALLOWED_EXPERIMENTS, ALLOWED_KEYS, ALLOWED_WEFT_KEYS
+from weft.testing.api_contract import CHECKS
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ("AGENTS.md", "CONTRIBUTING.md", "docs/explanation/architecture.md")
@@ -52,3 +54,12 @@ def test_the_page_about_trust_lists_what_an_untrusted_project_may_set() -> None:
         ALLOWED_EXPERIMENTS,
         ALLOWED_WEFT_KEYS,
     ]
+
+
+def test_the_page_about_compatibility_lists_the_checks_that_opencode_fails() -> None:
+    page = (ROOT / "docs" / "explanation" / "compatibility.md").read_text()
+    section = page.partition("\n## Our client with a server of OpenCode")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    failed = FAILED_CHECKS | TIMING_DEPENDENT
+    assert {check.replace(" ", "_"): why for check, why in rows[1:]} == failed
+    assert f"{len(failed)} of the {len(CHECKS)} checks" in section

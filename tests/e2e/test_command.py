@@ -82,7 +82,7 @@ def test_a_run_streams_its_text_to_stdout_and_the_rest_to_stderr(shell: Shell) -
     assert 'f"Hello, {name}!"' in (shell.repository / "greet.py").read_text()
 
 
-def test_json_lines_are_those_of_opencode(shell: Shell) -> None:
+def test_json_lines_are_those_of_opencode_and_end_with_a_result(shell: Shell) -> None:
     ran = shell.weft("run", "-m", "scripted/demo", "--format", "json", "--title", "Mine", "go")
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
     (session,) = shell.sessions()

@@ -251,7 +251,7 @@ def test_todos_are_shown_beside_the_conversation(visitor: Visit, page: Page) -> 
 
 def test_a_child_session_is_shown_inline(visitor: Visit, page: Page) -> None:
     visitor.open_session(page, "use a child")
-    page.get_by_text("Child session", exact=False).first.click()
+    page.locator(".child summary").click()  # not the heading beside the conversation
     expect(page.locator(".child").get_by_role("heading", name="What I found")).to_be_visible()
     page.get_by_role("link", name="open it").click()
     expect(page.get_by_role("link", name="parent session")).to_be_visible()

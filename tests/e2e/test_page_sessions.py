@@ -231,10 +231,12 @@ def test_health_lists_findings_and_storage_lists_sizes(visitor: Visit, page: Pag
 
 def test_a_project_is_trusted_after_its_programs_were_shown(visitor: Visit, page: Page) -> None:
     config = visitor.server.project / "opencode.json"
-    config.write_text(
-        json.dumps({"formatter": {"loom": {"command": ["./comb", "$FILE"], "extensions": [".x"]}}})
-    )
+    formatter = {"loom": {"command": ["./comb", "$FILE"], "extensions": [".x"]}}
+    config.write_text(json.dumps({"formatter": formatter, "permission": {"doom_loop": "allow"}}))
     page.goto(f"{visitor.server.url}/web/settings?tab=trust")
+    expect(page.get_by_role("group", name="Looser than your settings")).to_contain_text(
+        "permission.doom_loop"
+    )
     held = page.get_by_role("group", name="What it brings along")
     expect(held).to_contain_text("./comb")
     expect(page.get_by_text("not trusted", exact=True)).to_be_visible()

@@ -174,6 +174,35 @@ def test_nothing_is_removed_without_confirmation(shell: Shell) -> None:
     assert shell.list_ids() == [OTHER]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"session rm {SOURCE}",
+        f"undo {SOURCE}",
+        "project merge global elsewhere",
+        "storage prune --older-than 1s",
+    ],
+)
+def test_ctrl_c_at_a_question_ends_the_command_and_changes_nothing(shell: Shell, line: str) -> None:
+    before = documents(shell.storage)
+    ours, theirs = pty.openpty()
+    command = ["setsid", "--ctty", WEFT, *line.split()]  # so that Ctrl-C reaches it from this terminal
+    with subprocess.Popen(
+        command, cwd=shell.directory, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs
+    ) as running:
+        os.close(theirs)
+        shown = b""
+        while b"[y/N] " not in shown:
+            shown += os.read(ours, 4096)
+        os.write(ours, b"\x03")
+        try:
+            code = running.wait(timeout=60)
+        finally:
+            running.kill()
+    os.close(ours)
+    assert (code, documents(shell.storage)) == (130, before)
+
+
 def test_a_removed_session_is_restored_byte_for_byte(shell: Shell) -> None:
     before = documents(shell.storage)
     assert [each["id"] for each in shell.json("rm", SOURCE, "--yes")] == [CHILD, SOURCE]

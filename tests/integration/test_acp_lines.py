@@ -34,7 +34,7 @@ JUNK = [
     b'{"jsonrpc": "2.0", "id": 0, "error": "no"}\n',
     b"[" * 100_000 + b"\n",
 ]
-# Messages that we do not know: answered, or ignored.
+# Lines that nobody expects, but that need no answer: they are ignored. That the last names no session is noted.
 ODD = [
     b"\n",
     b"   \n",
@@ -63,7 +63,7 @@ async def test_invalid_lines_are_answered_with_an_error_and_skipped(tmp_path: Pa
         assert set(capable["sessionCapabilities"]) == {"list", "fork", "resume", "close", "delete"}
         [method] = welcome["result"]["authMethods"]
         assert "weft auth login" in method["description"]
-    assert len(notes) == len(JUNK) + 1
+    assert len(notes) == len(JUNK) + 1, "and one about the session to cancel"
 
 
 async def test_invalid_parameters_and_unknown_methods_are_errors(tmp_path: Path) -> None:

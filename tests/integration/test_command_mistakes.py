@@ -34,7 +34,6 @@ EMPTY = [
     ("permission list", "no agent waits for permission here; --all includes the other projects"),
     ("permission grants", "nothing is granted"),
     ("permission log", "no decision is recorded in this project"),
-    ("permission log --session ses_1", "no decision is recorded in the session ses_1"),
     ("share list", "nothing is shared: weft share --help"),
 ]
 
@@ -72,6 +71,9 @@ MISTAKES = [
     ("import --from opencode .", "not a tree of OpenCode", "usually in ~/.local/share/opencode/storage"),
     ("import --rebind a broken.json", "--rebind: 'a' is not OLD=NEW", "/home/old/project=/home/new/project"),
     ("permission explain ' '", "COMMAND: it is empty", 'weft permission explain "make | tee x"'),
+    ("permission log --session ses_1", "there is no session 'ses_1'", "weft session list --all"),
+    ("permission log --session last", "there is no session 'last'", 'start one: weft run "…"'),
+    ("permission log --session ../etc", "session id: '../etc' is not one", "letters, digits and underscores"),
     ("permission reply x once --scope user", "only for always", "leave them out, or answer always"),
     ("permission reply x once --message no", "only for reject", "leave it out, or answer reject"),
     ("auth logout anthropic", "there is no stored key 'anthropic'", "no key is stored; weft auth list"),

@@ -93,6 +93,7 @@ def test_json_output_can_be_parsed(project: Path, capsys: pytest.CaptureFixture[
     assert report["held"] == [
         {"kind": "setting", "name": "keybinds", "path": str(path), "does": "changes how weft works"}
     ]
+    assert report["looser"] == []
     assert report["directories"] == [str(project.parent / ".config" / "opencode"), str(project / ".opencode")]
 
 
@@ -107,3 +108,18 @@ def test_held_back_settings_of_an_untrusted_project_are_named(
         f"warning: {project}: not trusted, so held back: setting share, substitution username; "
         "see: weft trust --show\n"
     )
+
+
+def test_looser_settings_of_an_untrusted_project_are_named(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "opencode.json").write_text('{"permission": {"doom_loop": "allow"}}')
+    assert show_config(str(project), str(project), env(project), as_json=False) == 0
+    assert capsys.readouterr().err == (
+        f"warning: {project}: not trusted, so without effect where they are looser than your settings: "
+        "setting permission.doom_loop; see: weft trust --show\n"
+    )
+    show_config(str(project), str(project), env(project), as_json=True)
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)["looser"]] == [
+        "permission.doom_loop"
+    ]

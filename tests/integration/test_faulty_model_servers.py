@@ -181,11 +181,11 @@ async def test_a_repeated_end_of_an_answer_is_ignored(name: str) -> None:
 @pytest.mark.parametrize("name", WIRES)
 async def test_a_silent_server_is_given_up(name: str) -> None:
     wire = WIRES[name]
-    skip_waits = StreamDeadlines(connect=0.5, first_byte=0.05, between=0.05)
+    deadlines = StreamDeadlines(connect=0.5, first_byte=0.05, between=0.05)
     async with (
         asyncio.timeout(PATIENCE),
         open_provider_harness(wire.dialect(), wire.make, wire.model) as harness,
-        open_engine(model=wire.model, provider=harness.with_deadlines(skip_waits), skip_waits=True) as engine,
+        open_engine(model=wire.model, provider=harness.with_deadlines(deadlines), skip_waits=True) as engine,
     ):
         for _ in range(6):
             stay_silent(harness.server)

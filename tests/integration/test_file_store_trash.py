@@ -1,13 +1,15 @@
 """The trash of the file store: everything is restored byte for byte, also if the disk fails."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from given.failing_disk import FailingDisk
-from weft.errors import StoreError
+from weft.errors import NotFoundError, StoreError
 from weft.host.files import Disk, is_locked
+from weft.model.damage import Damage
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
 from weft.store.files.layout import Layout, session_lock
@@ -93,7 +95,7 @@ async def discard_and_restore(store: FileStore, root: Path, there: dict[str, byt
     return done
 
 
-async def test_two_processes_may_restore_the_same_bundle(tmp_path: Path) -> None:
+async def test_one_of_several_attempts_to_restore_a_bundle_succeeds(tmp_path: Path) -> None:
     store = await make_store(tmp_path)
     await store.discard([SESSION], at=AT)
     ended = await asyncio.gather(
@@ -160,3 +162,25 @@ async def test_a_purge_removes_a_lock_only_while_it_holds_it_and_if_the_session_
     await store.purge(NAME)
     assert disk.removed == [True]
     assert list_locks(tmp_path) == [session_lock(SESSION)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"id": "another"}, {"sessions": []}, {"sessions": [{"id": "../x", "projectID": "p1"}]}],
+    ids=["the id of another", "no session", "a session that is no file name"],
+)
+async def test_a_bundle_whose_description_does_not_fit_is_damage_and_stays(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    store = await make_store(tmp_path)
+    await store.discard([SESSION], at=AT)
+    label = tmp_path / ".weft" / "trash" / NAME / "bundle.json"
+    label.write_text(json.dumps({**json.loads(label.read_text()), **change}))
+    before = documents(tmp_path)
+    reported: list[Damage] = []
+    store = FileStore(str(tmp_path), damaged=reported.append)
+    assert await store.list_trash() == []
+    assert [each.where for each in reported] == [str(label)]
+    with pytest.raises(NotFoundError):
+        await store.restore(NAME)
+    assert documents(tmp_path) == before

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from given.engine import NOW, PLACE, Engine, open_engine, text_prompt
 from given.small_disk import SmallDisk
+from weft.cli.run import trash_unanswered
 from weft.errors import StoreError
 from weft.journal import GROWTH_SECONDS
 from weft.model.event import PartGrew, PartUpdated
@@ -135,3 +136,12 @@ async def test_a_manual_command_whose_output_does_not_fit_has_failed(tmp_path: P
             failed = await outcome(engine.api.shell(session, ShellInput(agent="build", command="seq 5000")))
         assert isinstance(failed, StoreError | StorageFailure)
         assert (await engine.api.list_sessions())[0].id == session
+
+
+async def test_a_prompt_whose_answer_could_not_be_stored_stays_to_be_continued(tmp_path: Path) -> None:
+    async with open_engine(store=FileStore(str(tmp_path / "storage"))) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Long"))).id
+        # What a full disk leaves if the prompt still fits: a prompt without the message of its answer.
+        await engine.api.prompt(session, text_prompt("Speak.", no_reply=True))
+        await trash_unanswered(engine.api, session)
+        assert [each.id for each in await engine.api.list_sessions()] == [session]

@@ -16,7 +16,7 @@ from weft.provider.http_client import (
     InvalidRequestError,
     TooManyConnectionsError,
 )
-from weft.provider.http_connection import ConnectionBrokenError, UndecodableBodyError
+from weft.provider.http_connection import MAX_JOINED_BYTES, ConnectionBrokenError, UndecodableBodyError
 
 CERTIFICATE = Path(__file__).parent.parent / "given" / "tls" / "localhost.pem"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -265,6 +265,18 @@ async def test_the_request_is_encoded() -> None:
         "content-length: 2\r\n\r\n{}"
     )
     assert server.received == [expected]
+
+
+@pytest.mark.parametrize("length", [MAX_JOINED_BYTES, MAX_JOINED_BYTES + 1, 3_000_000])
+async def test_the_server_receives_a_body_of_any_length(length: int) -> None:
+    server = RawServer(OK, close=False)
+    body = bytes(number % 64 + 64 for number in range(length))
+    async with open_port(server.serve) as port, aclosing(HttpClient()) as client, asyncio.timeout(60):
+        assert await fetch(client, f"http://127.0.0.1:{port}/", body=body) == b"ok"
+    [received] = server.received
+    head, _, received_body = received.partition("\r\n\r\n")
+    assert f"content-length: {length}" in head
+    assert received_body.encode() == body
 
 
 @pytest.mark.parametrize(

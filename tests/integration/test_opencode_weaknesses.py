@@ -65,14 +65,14 @@ async def test_a_prompt_sent_while_an_aborted_run_ends_is_answered_and_not_abort
             await begun.wait()
             aborting = tasks.create_task(engine.api.abort(session))
             second = tasks.create_task(engine.api.prompt(session, text_prompt("two")))
-            more_models = tasks.create_task(engine.api.abort(session))
+            aborting_again = tasks.create_task(engine.api.abort(session))
             for _ in range(20):
                 await asyncio.sleep(0)
             assert not second.done()
             may_die.set()
         stored = await engine.api.list_messages(session)
 
-    assert (aborting.result(), more_models.result()) == (True, True)
+    assert (aborting.result(), aborting_again.result()) == (True, True)
     assert info(first.result()).error is not None
     assert (text_of(second.result()), info(second.result()).error) == ("Here.", None)
     assert list_unfinished(stored) == []

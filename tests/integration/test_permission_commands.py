@@ -7,21 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from given.gate_harness import OTHER, SESSION, make_caller, make_gate_harness, run_alongside
+from given.gate_harness import NOW, OTHER, SESSION, make_caller, make_gate_harness, run_alongside
+from given.undo_harness import call_bash, open_undo_harness
 from weft.cli.main import run_command
 from weft.errors import CorrectedError, UnansweredError
 from weft.host.paths import paths_from
 from weft.local.permissions import permission_project, redact_text
 from weft.local.reader import SessionReader
+from weft.model.event import SessionCreated
 from weft.model.ids import ProjectID, QuestionID, SessionID
 from weft.model.permission import QuestionRequest
 from weft.model.wire import to_plain
 from weft.permission.audit import AuditChain, AuditEntry
 from weft.permission.requests import OpenRequest
-from weft.permission.storage import REQUESTS_KEY, log_key
+from weft.permission.storage import REQUESTS_KEY, log_key, read_items
 from weft.store.files.layout import Layout
 from weft.store.files.store import FileStore
+from weft.testing.store_samples import session as make_session
+from weft.tui.dialog import render_permission
+from weft.tui.text import to_plain_text
 
 
 def get_project() -> ProjectID:
@@ -107,6 +113,54 @@ def test_open_requests_are_listed_with_their_reasons(root: str, capsys: pytest.C
     header, row = capsys.readouterr().out.splitlines()
     assert header.split() == ["id", "run", "agent", "wants", "why", "asked"]
     assert "it may change files, and edit is denied" in row
+
+
+@pytest.mark.parametrize(
+    ("command", "rules", "reason"),
+    [
+        ("make", {"edit": "deny"}, "it may change files, and edit is denied"),
+        (
+            "wrapper rm x",
+            {"bash": {"*": "allow", "rm *": "deny"}},
+            "it may run a command that a rule does not allow",
+        ),
+    ],
+)
+def test_a_question_that_no_rule_asks_says_everywhere_what_explain_says(
+    root: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    rules: dict[str, Any],
+    reason: str,
+) -> None:
+    config: dict[str, Any] = {
+        "permission": {"*": "allow", **rules},
+        "experimental": {"weft": {"asking": {"unanswered": "skip"}}},
+    }
+
+    async def call() -> None:
+        async with open_undo_harness(tmp_path, config=config) as harness:
+            await harness.run_step(call_bash(command))
+
+    asyncio.run(call())
+    capsys.readouterr()
+    assert run_command(["permission", "list"]) == 0
+    [_, row] = capsys.readouterr().out.splitlines()
+    assert f"  {reason}  " in row
+    [asked] = read_items(SessionReader(".", os.environ).store.find_value(REQUESTS_KEY), OpenRequest)
+    assert asked.permission is not None
+    shown = to_plain_text(render_permission(asked.permission, 200, agent="build"))
+    assert f"    asked because: {reason}\n" in shown
+    assert "a rule asks for it" not in shown
+    assert run_command(["permission", "log"]) == 0
+    log = capsys.readouterr().out
+    assert f"bash: {command}  added for this command: {reason}\n" in log
+    assert "rule bash" not in log
+    monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(config))
+    assert run_command(["permission", "explain", command]) == 7
+    assert f"  added for this command  {reason}\n" in capsys.readouterr().out
 
 
 def test_an_approval_is_used_for_the_next_equal_request(
@@ -206,8 +260,6 @@ def test_every_decision_is_logged_and_the_log_can_be_verified(
     ]
     assert reasons[:2] == [["push", "rule * * ask"], ["push", "nobody answered (asking.unanswered: deny)"]]
 
-    assert run_command(["permission", "log", "--session", OTHER, "--format", "json"]) == 0
-    assert capsys.readouterr().out == ""
     assert run_command(["permission", "log", "-n", "1"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
 
@@ -221,6 +273,35 @@ def test_every_decision_is_logged_and_the_log_can_be_verified(
     assert run_command(["permission", "log"]) == 0
     assert "line 2: record 2 does not follow" in capsys.readouterr().err
     assert [item["where"] for item in list_permission_findings(capsys)] == [f"{get_project()}:2"]
+
+
+def test_the_log_takes_a_session_as_other_commands_do(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    async def store_sessions() -> None:
+        for id, at in ((SESSION, NOW), (OTHER, NOW + 1)):
+            made = make_session(id, project="global", created=at)
+            await FileStore(root).apply(SessionCreated(info=replace(made, directory=os.getcwd())))
+
+    def list_patterns(session: str) -> list[list[str]]:
+        capsys.readouterr()
+        assert run_command(["permission", "log", "--session", session, "--format", "json"]) == 0
+        entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return [entry["patterns"] for entry in entries if entry["what"] == "asked"]
+
+    asyncio.run(store_sessions())
+    make_refused_request(root, "git push", session=SESSION)
+    make_refused_request(root, "git fetch", session=OTHER)
+    assert list_patterns("last") == list_patterns(OTHER) == list_patterns(OTHER[4:]) == [["git fetch"]]
+    assert list_patterns(SESSION) == [["git push"]]
+    assert run_command(["permission", "log", "--session", SESSION[:-1]]) == 2
+    assert "matches 2 of them" in capsys.readouterr().err
+    assert run_command(["session", "rm", SESSION, "--yes"]) == 0
+    assert list_patterns(SESSION) == list_patterns(SESSION[4:]) == [["git push"]]
+
+
+def test_a_session_without_decisions_has_an_empty_log(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(FileStore(root).apply(SessionCreated(info=make_session(SESSION))))
+    assert run_command(["permission", "log", "--session", SESSION]) == 0
+    assert capsys.readouterr() == ("", f"no decision is recorded in the session {SESSION}\n")
 
 
 @pytest.mark.parametrize(

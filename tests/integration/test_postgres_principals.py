@@ -1,7 +1,9 @@
 """Row-level security in Postgres: what a statement sees that skips our own queries."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -10,14 +12,17 @@ import pytest
 from given.postgres import make_url
 from weft.errors import ConflictError, StoreError
 from weft.host.clock import SystemClock
+from weft.local.open import OpenOptions, open_directory
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.principal import Caller, Principal
 from weft.model.session import with_owner
 from weft.store.cluster import NewDelivery
 from weft.store.event_log import LogBatch, LogEntry
 from weft.store.ownership import OwnedStore
 from weft.store.postgres.address import parse_address
-from weft.store.postgres.connection import open_database
+from weft.store.postgres.connection import Database, open_database
 from weft.store.postgres.migration import bind_owner
 from weft.store.url import open_store
 from weft.testing.store_samples import PROMPT, prompt, session, text
@@ -26,6 +31,11 @@ TABLES = (
     "session", "message", "part", "detail", "growth", "entry", "call", "dirty", "lease", "value", "log", "log_line",
     "event", "delivery", "idempotency", "principal_log", "bundle", "trashed_session", "trashed_message", "trashed_part", "trashed_growth", "trashed_detail", "session_owner",
 )  # fmt: skip
+ROLE = "weft_principal"
+IS_SLEEPING = (
+    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(2)')"
+)
+COUNT_CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'counted'"
 CLOSED = ("project", "backup", "weft_store", "event_log")
 
 
@@ -173,16 +183,74 @@ async def test_the_administrator_sees_everything_without_a_role(url: str) -> Non
         assert not any("session_owner" in row[0] for row in plan)
 
 
+async def _tell_who(database: Database) -> tuple[str, str]:
+    """Return as whom a statement runs, and whose rows it sees."""
+    ((user, owner),) = await database.fetch(
+        "SELECT current_user::text, coalesce(current_setting('weft.owner', true), '')"
+    )
+    return user, owner
+
+
 async def test_a_connection_is_returned_to_the_pool_unbound(url: str) -> None:
     address, clock = parse_address(f"{url}&pool=1"), SystemClock()
     async with open_database(address, clock) as database:
-        await bind_owner(database, "ada")
-        ((bound,),) = await database.fetch("SELECT current_user")
+        free = await _tell_who(database)
+        ada, ben = await bind_owner(database, "ada"), await bind_owner(database, "ben")
+        assert [await _tell_who(each) for each in (ada, ben, database)] == [
+            (ROLE, "ada"),
+            (ROLE, "ben"),
+            free,
+        ]
         with pytest.raises(ConflictError):
-            await database.fetch("SELECT FROM {schema}.project")
-        database.bind("")
-        ((user, owner),) = await database.fetch("SELECT current_user, current_setting('weft.owner', true)")
-    assert (bound, user != bound, owner) == ("weft_principal", True, "")
+            await ada.fetch("SELECT FROM {schema}.project")
+        assert [await _tell_who(each) for each in (database, ben)] == [free, (ROLE, "ben")]
+    assert (free[0] != ROLE, free[1]) == (True, "")
+
+
+async def test_a_statement_that_is_cancelled_leaves_no_connection_bound(url: str) -> None:
+    address, clock = parse_address(f"{url}&pool=1"), SystemClock()
+    async with AsyncExitStack() as stack:
+        watcher = await asyncpg.connect(address.dsn, statement_cache_size=0)
+        stack.push_async_callback(watcher.close)
+        database = await stack.enter_async_context(open_database(address, clock))
+        free, ada, ben = (
+            await _tell_who(database),
+            await bind_owner(database, "ada"),
+            await bind_owner(database, "ben"),
+        )
+        for steps in (1, 2, 3, 5, 8, None):
+            task = asyncio.create_task(ada.fetch("SELECT pg_sleep(2)"))
+            for _ in range(steps or 0):
+                await asyncio.sleep(0)
+            while steps is None and not await watcher.fetchval(IS_SLEEPING):
+                pass
+            task.cancel()
+            await asyncio.wait([task])
+            assert [await _tell_who(each) for each in (database, ben)] == [free, (ROLE, "ben")]
+
+
+async def test_principals_use_the_connections_of_the_store_that_is_open(tmp_path: Path) -> None:
+    url = f"{make_url()}&pool=3&application_name=counted"
+    names = [f"person-{number}" for number in range(6)]
+    async with AsyncExitStack() as stack:
+        whole = await stack.enter_async_context(open_store(url))
+        apis = []
+        for name in names:
+            directory = tmp_path / name
+            directory.mkdir()
+            caller = Caller(scope="run", principal=Principal(name=name, directories=(str(directory),)))
+            options = OpenOptions(directory=str(directory), store=url, caller=caller, opened_store=whole)
+            apis.append(await stack.enter_async_context(open_directory(options)))
+        created = [
+            api.create_session(SessionInput(title=name)) for api, name in zip(apis, names, strict=True)
+        ]
+        await asyncio.gather(*created)
+        seen = await asyncio.gather(*(api.list_sessions() for api in apis for _ in range(5)))
+        watcher = await asyncpg.connect(parse_address(url.replace("counted", "watcher")).dsn)
+        stack.push_async_callback(watcher.close)
+        connections = await watcher.fetchval(COUNT_CONNECTIONS)
+    assert [[each.title for each in page] for page in seen] == [[name] for name in names for _ in range(5)]
+    assert connections <= 3
 
 
 async def test_ownership_is_kept_in_copies_by_an_administrator() -> None:

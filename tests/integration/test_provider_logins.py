@@ -425,6 +425,23 @@ def test_at_a_terminal_the_person_chooses_a_method_and_answers_its_questions(
     assert read_logins(auth_file)["acme"]["access"] == "a-5"
 
 
+def test_ctrl_c_where_the_code_is_typed_ends_the_login(tmp_path: Path, auth_file: Path) -> None:
+    own_plugin(ACME)
+    screen, line = pty.openpty()
+    command = [sys.executable, "-c", AT_TERMINAL, "auth", "login", "acme", "--dir", str(tmp_path)]
+    with subprocess.Popen(command, stdin=line, stdout=line, stderr=line, start_new_session=True) as child:
+        os.close(line)
+        for words, typed in (("which way to log in: ", b"1\n"), ("who: ", b"ada\n"), ("code: ", b"\x03")):
+            read_until(screen, words.encode())
+            os.write(screen, typed)
+        try:
+            code = child.wait(timeout=60)
+        finally:
+            child.kill()
+    os.close(screen)
+    assert (code, auth_file.exists()) == (130, False)
+
+
 def read_until(screen: int, words: bytes) -> bytes:
     said = b""
     while words not in said:

@@ -90,18 +90,33 @@ def test_a_preview_names_redacted_secrets_and_where_they_are(shell: Shell, sessi
     assert (code, json.loads(out)["kinds"]) == (0, {"anthropic-key": 1})
 
 
+@pytest.mark.parametrize("words", [(), ("--yes",)])
 def test_without_a_configured_server_nothing_is_shared_and_the_alternatives_are_named(
-    shell: Shell, session: str
+    shell: Shell, session: str, words: tuple[str, ...]
 ) -> None:
-    code, out, err = shell.run("share", session, "--yes")
+    code, out, err = shell.run("share", session, *words)
     assert (code, out) == (2, "")
     assert ("no place to share to" in err, "weft serve --share" in err, "page.html" in err) == (
         True,
         True,
         True,
     )
+
+
+def test_what_cannot_be_shared_is_refused_before_anybody_is_asked(
+    shell: Shell, session: str, shares: ShareServer
+) -> None:
+    nobody_to_ask = "pass --yes to confirm"
+    for words in [(), ("--to", "server"), ("--to", "nowhere"), ("--to", shares.url, "--expires", "0")]:
+        code, _, err = shell.run("share", session, *words)
+        assert (code, nobody_to_ask in err, shares.requests) == (2, False, [])
+    code, _, err = shell.run("share", session, "--to", shares.url)
+    assert (code, nobody_to_ask in err, shares.requests) == (2, True, [])
+    shell.run("share", session, "--to", shares.url, "--yes")
+    code, _, err = shell.run("share", session, "--no-redact")
+    assert (code, "is shared already" in err, nobody_to_ask in err) == (2, True, False)
     code, _, err = shell.run("share", session)
-    assert (code, "--yes" in err) == (2, True)
+    assert (code, nobody_to_ask in err) == (2, True)
 
 
 def test_a_session_is_shared_on_a_server_listed_and_revoked(

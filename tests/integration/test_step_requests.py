@@ -124,7 +124,7 @@ async def test_reasoning_refused_by_the_api_is_excluded_from_all_later_requests(
         assert [item["type"] for item in get_sent_messages(two.claude)[3]["content"]] == ["thinking", "text"]
 
 
-async def test_an_image_refused_by_the_api_is_described_instead_for_good() -> None:
+async def test_an_image_refused_by_the_api_is_left_out_and_named_for_good() -> None:
     async with open_two_models() as two:
         session = await two.start()
         two.claude.server.refuse(400, "messages.0.content.0.image.source.base64: Could not process image")

@@ -310,6 +310,7 @@ def test_a_forged_cost_is_found_and_a_lost_session_is_reported(
         (["verify", "--anchor", "heads", "--signed-by", "key.pub"], "without the name of its signer"),
         (["verify", "ses_none"], "no session"),
         (["anchor", "more", "--sign", "nokey"], "nokey cannot sign"),
+        (["anchor", "more", "--session", OTHER], f"{OTHER} has no chain yet"),
     ],
 )
 def test_a_mistake_with_anchors_has_a_hint(
@@ -319,5 +320,7 @@ def test_a_mistake_with_anchors_has_a_hint(
     make_key(tmp_path, "key")
     (tmp_path / "empty").write_text("")
     run_text(capsys, "storage", "anchor", "heads")
+    for path in (root / ".weft" / "chain").glob(f"{OTHER}*"):
+        path.unlink()
     assert run_command(["storage", *words]) == 2
     assert expected in capsys.readouterr().err

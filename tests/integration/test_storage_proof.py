@@ -41,7 +41,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.proof import AnchoredHead, ProofFinding
-from weft.model.session import Todo, get_weft_data, with_weft_data
+from weft.model.session import ForkedFrom, Todo, WeftSessionData, get_weft_data, with_weft_data
 from weft.model.spending import Ledger, Spent
 from weft.model.wire import decode
 from weft.store.chain import digest_document
@@ -291,7 +291,7 @@ async def fill(store: Store) -> None:
             session_id=SESSION, todos=(Todo(id="1", content="look", status="completed", priority="high"),)
         )
     )
-    spent = Ledger(own=Spent(cost=Decimal("0.0123")), until=NOW + 2)
+    spent = Ledger(own=Spent(cost=Decimal("0.0123")), until=NOW + 1)  # the time of the last counted answer
     await store.edit(SESSION, lambda known: with_weft_data(known, replace(get_weft_data(known), spent=spent)))
     await store.apply(SessionCreated(info=session(OTHER)), MessageUpdated(info=prompt("msg_9", of=OTHER)))
     await store.apply(PartUpdated(part=text("prt_9", "Another one.", of="msg_9", session=OTHER)))
@@ -445,7 +445,7 @@ FORGERIES = (
     Forgery("cost of a step raised", edit(*P4, cost=5), (*changed_documents(P4), ("cost", key(M2)))),
     Forgery("tokens of an answer changed", edit(*M2, tokens={"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}), changed_documents(M2)),
     Forgery("tokens of a step changed", edit(*P4, tokens={"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}), changed_documents(P4)),
-    Forgery("total of the session lowered", lambda stored: stored.edit(*S, weft={"spent": {"own": {"cost": 0}, "until": NOW + 2}}), (*changed_documents(S), ("cost", "session"))),
+    Forgery("total of the session lowered", lambda stored: stored.edit(*S, weft={"spent": {"own": {"cost": 0}, "until": NOW + 1}}), (*changed_documents(S), ("cost", "session"))),
     Forgery("text of a prompt changed", edit(*P1, text="What is not here?"), changed_documents(P1)),
     Forgery("text of a prompt extended", edit(*P1, text="What is here? And there?"), changed_documents(P1)),
     Forgery("text of a prompt emptied", edit(*P1, text=""), changed_documents(P1)),
@@ -606,6 +606,17 @@ async def open_again(store: Store, url: str) -> None:
     await store.edit(SESSION, lambda known: replace(known, title="The last title"))
 
 
+async def fork_at_once(store: Store, url: str) -> None:
+    """A copied answer is as old as the fork, which does not count its cost."""
+    fork, made = SessionID("ses_3"), NOW + 1
+    data = WeftSessionData(forked_from=ForkedFrom(session_id=SESSION), spent=Ledger(until=made))
+    await store.apply(
+        SessionCreated(info=with_weft_data(session(fork, created=made), data)),
+        MessageUpdated(info=prompt("msg_7", of=fork)),
+        MessageUpdated(info=replace(answer("msg_8", of=fork, created=made), parent_id=MessageID("msg_7"))),
+    )
+
+
 OPERATIONS = (
     remove_messages,
     compact_and_archive,
@@ -616,6 +627,7 @@ OPERATIONS = (
     stream,
     repair,
     open_again,
+    fork_at_once,
 )
 
 

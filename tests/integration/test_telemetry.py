@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -135,6 +136,42 @@ async def test_a_failure_has_its_kind_and_no_content() -> None:
         assert (span.status.status_code, span.attributes["error.type"]) == (StatusCode.ERROR, "400")
     assert seen.count_measurements("gen_ai.client.operation.duration", error__type="400") == 1
     assert "hidden-words" not in seen.all_text()
+
+
+def list_usage(span: ReadableSpan) -> dict[str, Any]:
+    """Return the tokens and the cost that a span reports."""
+    return {
+        name: value
+        for name, value in (span.attributes or {}).items()
+        if name.startswith("gen_ai.usage.") or name == "weft.cost"
+    }
+
+
+async def test_a_refused_request_reports_no_tokens_and_the_run_those_of_the_others() -> None:
+    used = Usage(input=100, output=20)
+    script = [ECHO, End(reason="tool-calls", usage=used)], [Fail(message="no", status=400)]
+    async with open_engine(*script, skip_waits=True) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        async with record_telemetry(engine.api.bus) as seen:
+            await engine.api.prompt(session, text_prompt("go"))
+    answered, refused = seen.spans_named("chat test")
+    run = list_usage(seen.span("invoke_agent build"))
+    assert list_usage(refused) == {}
+    assert run.pop("weft.cost") == pytest.approx(seen.sum_metric("weft.cost", **ABOUT))
+    assert run == list_usage(answered)
+    assert run["gen_ai.usage.input_tokens"] == 100
+
+
+async def test_an_answer_that_broke_off_has_unknown_tokens_and_an_unknown_cost() -> None:
+    used = Usage(input=100, output=20)
+    script = [ECHO, End(reason="tool-calls", usage=used)], [Say(text="Well."), Fail(message="no", status=400)]
+    async with open_engine(*script, skip_waits=True) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        async with record_telemetry(engine.api.bus) as seen:
+            await engine.api.prompt(session, text_prompt("go"))
+    _, broken = seen.spans_named("chat test")
+    assert list_usage(broken) == list_usage(seen.span("invoke_agent build")) == {}
+    assert seen.sum_metric("weft.tokens", gen_ai__token__type="input", **ABOUT) == 100
 
 
 async def test_compaction_is_counted_and_its_call_is_labelled() -> None:
@@ -319,6 +356,7 @@ async def test_an_interrupted_run_is_exported_as_far_as_it_went() -> None:
         await engine.api.abort(session)
     assert seen.tree() == [("invoke_agent build", [("step", ["chat test"])])]
     assert seen.span("invoke_agent build").attributes["error.type"] == "cut_off"
+    assert list_usage(seen.span("chat test")) == list_usage(seen.span("invoke_agent build")) == {}
 
 
 def test_telemetry_is_on_if_configured_and_never_by_an_untrusted_project(tmp_path: Path) -> None:

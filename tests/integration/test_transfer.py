@@ -13,12 +13,14 @@ from given.session_exports import AT, export, id_of, list_texts, session_id, tur
 from weft.errors import BundleError, DocumentError, InvalidIdError, UnreadableError
 from weft.local.bulk_import import BulkImporter, ImportReport, ImportRequest, open_importer
 from weft.local.open import OpenOptions, open_directory
+from weft.maintenance.verify import verify_store
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, SessionID
 from weft.model.move import MOVE_FORMAT, MoveOffer
 from weft.model.session import Todo
 from weft.model.transfer import SessionExport
 from weft.store.contract import Store
+from weft.store.maintenance import open_maintenance
 from weft.store.url import open_store
 from weft.transfer.bundle import write_bundle
 from weft.transfer.document import to_document
@@ -216,6 +218,16 @@ async def test_if_both_sides_continued_both_are_kept(machine: Machine, tmp_path:
     # A third version becomes a second copy.
     verdict, second = get_verdict(await machine.import_export(with_another_turn(export(), 7, 700), tmp_path))
     assert (verdict, second in (copy, session_id())) == ("forked", False)
+
+
+async def test_a_copy_beside_its_original_is_sound(machine: Machine, tmp_path: Path) -> None:
+    """It has the answers that both sides have, and counts the cost of none of them."""
+    await machine.import_export(with_another_turn(export(), 3, 300), tmp_path)
+    other = with_another_turn(with_another_turn(export(), 4, 400), 5, 500)
+    verdict, _ = get_verdict(await machine.import_export(other, tmp_path))
+    assert verdict == "forked"
+    checked = verify_store(open_maintenance(f"file:{machine.storage}"), now=AT + 10**12)
+    assert [proof for proof in checked.proofs if proof.verdict != "intact"] == []
 
 
 async def test_a_dry_run_reports_what_would_happen_and_writes_nothing(

@@ -2,14 +2,16 @@
 
 import json
 import os
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from weft.cli.main import run_command
 from weft.cli.output import Paint
-from weft.cli.trust import to_lines
+from weft.cli.trust import offer_trust, to_lines
 from weft.config.load import LoadedConfig, load_config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, ConflictError
@@ -99,7 +101,7 @@ def test_programs_that_would_run_are_shown_to_their_end_or_with_how_much_is_miss
     )
     trusting = get_trust_of(project)
     _, _, first, second = to_lines(
-        str(project), trusting.list_held_back(), trusting.get_status(), Paint(StringIO())
+        str(project), trusting.list_held_back(), [], trusting.get_status(), Paint(StringIO())
     )
     assert "all is well ; touch gone  # opencode.json" in first
     assert second.endswith("a… and 7,005 characters more  # opencode.json")
@@ -158,6 +160,52 @@ def test_without_a_checkout_each_directory_is_trusted_separately(tmp_path: Path)
     assert get_trust_of(tmp_path / "a").get_status() == changed_status(
         ("new", str(tmp_path / "opencode.json"))
     )
+
+
+# --- what is looser than the person's ---
+
+
+@pytest.fixture
+def loose(project: Path) -> Path:
+    """Return a project that does nothing but allow what the person asks about."""
+    write_file(Path(paths_from(os.environ).config, "opencode.json"), '{"permission": {"bash": "ask"}}')
+    write_file(project / "opencode.json", '{"permission": {"bash": "allow"}}')
+    return project
+
+
+def test_a_looser_setting_is_shown_as_without_effect(loose: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    setting = "  setting  permission.bash is allow instead of ask for the agent build  # opencode.json"
+    assert run_command(["trust", "--show", str(loose)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{loose}: not trusted: you have not been asked",
+        "looser than your settings, and without effect until you trust it:",
+        setting,
+    ]
+    run_command(["trust", "--show", "--format", "json", str(loose)])
+    report = json.loads(capsys.readouterr().out)
+    assert (report["held"], [each["name"] for each in report["looser"]]) == ([], ["permission.bash"])
+
+    get_trust_of(loose).trust(NOW)
+    run_command(["trust", "--show", str(loose)])
+    assert capsys.readouterr().out.splitlines() == [
+        f"{loose}: trusted",
+        "looser than your settings:",
+        setting,
+    ]
+
+
+def test_nobody_is_asked_because_of_a_looser_setting_alone_but_the_question_names_it(
+    loose: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
+    offer_trust(str(loose), os.environ)
+    assert capsys.readouterr().err == ""
+    write_file(loose / "opencode.json", '{"permission": {"bash": "allow"}, "share": "auto"}')
+    offer_trust(str(loose), os.environ)
+    asked = capsys.readouterr().err
+    assert "held back, until you trust it:\n  setting  share shares sessions" in asked
+    assert "without effect until you trust it:\n  setting  permission.bash is allow" in asked
+    assert asked.endswith("Trust this project, as it is now? [y/N] ")
 
 
 # --- what ends trust ---

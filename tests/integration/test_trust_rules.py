@@ -22,6 +22,8 @@ from weft.model.session import SessionInfo, SessionTime
 from weft.model.wire import encode
 from weft.permission.policy import AskPolicy
 from weft.permission.rules import STRICTEST_FIRST, judge, to_rulesets
+from weft.trust.decision import list_held_back
+from weft.trust.looser import list_looser
 
 SESSION = SessionInfo(id=SessionID("ses_1"), time=SessionTime(created=1, updated=1))
 BUILT_IN = ("build", "plan", "general", "explore")
@@ -34,9 +36,13 @@ def load(
     os.makedirs(paths.config, exist_ok=True)
     Path(paths.config, "opencode.json").write_text(json.dumps(mine))
     (project / "opencode.json").write_text(json.dumps(theirs))
+    return load_config(make_scope(project, trusted=trusted))
+
+
+def make_scope(project: Path, *, trusted: bool = False) -> ConfigScope:
     where = str(project)
-    return load_config(
-        ConfigScope(directory=where, worktree=where, paths=paths, env=os.environ, trusted=trusted)
+    return ConfigScope(
+        directory=where, worktree=where, paths=paths_from(os.environ), env=os.environ, trusted=trusted
     )
 
 
@@ -184,6 +190,128 @@ def test_no_setting_of_an_untrusted_project_permits_more(
             before = STRICTEST_FIRST.index(verdict(agent, permission, pattern))  # type: ignore[arg-type]
             after = STRICTEST_FIRST.index(verdict(limited[name], permission, pattern))  # type: ignore[arg-type]
             assert after <= before, (name, permission, pattern)
+
+
+# --- what is looser than the person's ---
+
+
+def list_looser_settings(
+    project: Path, theirs: dict[str, Any], mine: dict[str, Any], *, trusted: bool = False
+) -> list[tuple[str, str]]:
+    scope = make_scope(project, trusted=trusted)
+    return [
+        (each.name, each.does)
+        for each in list_looser(load(project, theirs, mine, trusted=trusted), scope)
+        if each.path == str(project / "opencode.json")
+    ]
+
+
+def weft_settings(**settings: Any) -> dict[str, Any]:
+    return {"experimental": {"weft": settings}}
+
+
+ASK_BASH = {"permission": {"bash": "ask"}}
+LOOSER = [
+    ({"permission": {"bash": "allow"}}, ASK_BASH, [("permission.bash", "is allow instead of ask for the agent build")]),
+    (
+        {"tools": {"bash": True}},
+        {"tools": {"bash": False}},
+        [("permission.bash", "is allow instead of deny for the agent build")],
+    ),
+    (
+        {"agent": {"plan": {"permission": {"bash": {"ls": "allow"}}}}},
+        ASK_BASH,
+        [("agent.plan.permission.bash.ls", "is allow instead of ask for the agent plan")],
+    ),
+    (
+        {"permission": {"bash": {"* --dry-run": "allow"}}},
+        {"permission": {"bash": {"git *": "deny"}}},
+        [("permission.bash.* --dry-run", "is allow instead of deny for the agent build")],
+    ),
+    (
+        {"permission": {"edit": {"a.py": "deny"}}},
+        {"permission": {"edit": "deny"}},
+        [("permission.edit.a.py", "replaces your deny for the agent build")],
+    ),
+    (
+        {"permission": {"edit": {"src/*": "allow"}}},
+        {},
+        [("permission.edit.src/*", "is allow instead of deny for the agent plan")],
+    ),
+    (
+        weft_settings(budget={"session": {"cost": 9.5, "steps": 5}, "day": {"tokens": 7}}),
+        weft_settings(budget={"session": {"cost": 2.5, "steps": 5}}),
+        [("experimental.weft.budget.session.cost", "is 9.5 instead of 2.5")],
+    ),
+    (
+        weft_settings(sandbox="off"),
+        weft_settings(sandbox="auto"),
+        [("experimental.weft.sandbox.mode", "is off instead of auto")],
+    ),
+    (
+        weft_settings(sandbox={"mode": "required", "network": "allow", "writable": ["~/x"]}),
+        weft_settings(sandbox={"mode": "auto", "network": "deny", "readable": ["~/y"]}),
+        [
+            ("experimental.weft.sandbox.network", "is allow instead of deny"),
+            ("experimental.weft.sandbox.writable", "makes ~/x writable"),
+        ],
+    ),
+    (
+        {"agent": {"general": {"disable": False}}},
+        {"agent": {"general": {"disable": True}}},
+        [("agent.general.disable", "enables an agent that you have disabled")],
+    ),
+    (
+        {"disabled_providers": ["google"], "enabled_providers": ["google", "openai"]},
+        {"disabled_providers": ["openai"], "enabled_providers": ["anthropic", "google"]},
+        [("disabled_providers", "enables openai"), ("enabled_providers", "enables openai")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("theirs", "mine", "expected"), LOOSER)
+def test_a_setting_that_is_looser_than_the_persons_is_named_until_the_project_is_trusted(
+    tmp_path: Path, theirs: dict[str, Any], mine: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert list_looser_settings(tmp_path, theirs, mine) == expected
+    assert list_looser_settings(tmp_path, theirs, mine, trusted=True) == []
+    assert list_held_back(load(tmp_path, theirs, mine), make_scope(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        ({"permission": {"bash": {"*": "allow", "git push *": "deny"}}}, {}),
+        ({"tools": {"bash": True}}, ASK_BASH),  # a rule overrides `tools`
+        ({"permission": {"bash": "ask", "edit": "deny"}}, {"permission": {"bash": "allow"}}),
+        ({"agent": {"mine": {"prompt": "…"}, "build": {"disable": True}}}, ASK_BASH),
+        (weft_settings(budget={"day": {"cost": 1}}), weft_settings(budget={"day": {"cost": 2}})),
+        (weft_settings(sandbox="required"), weft_settings(sandbox={"mode": "auto", "network": "deny"})),
+        ({"disabled_providers": ["openai", "google"]}, {"disabled_providers": ["openai"]}),
+    ],
+)
+def test_a_setting_that_is_as_strict_as_the_persons_is_not_named(
+    tmp_path: Path, theirs: dict[str, Any], mine: dict[str, Any]
+) -> None:
+    assert list_looser_settings(tmp_path, theirs, mine) == []
+
+
+@given(CONFIGS, CONFIGS)
+def test_trust_permits_more_only_if_a_setting_was_named_as_looser(
+    tmp_path_factory: pytest.TempPathFactory, theirs: dict[str, Any], mine: dict[str, Any]
+) -> None:
+    project = tmp_path_factory.mktemp("project")
+    limited = agents(load(project, theirs, mine))
+    trusted = agents(load(project, theirs, mine, trusted=True))
+    looser = [
+        (name, thing)
+        for name, agent in limited.items()
+        for thing in THINGS
+        if not agent.hidden
+        and STRICTEST_FIRST.index(verdict(trusted[name], *thing))  # type: ignore[arg-type]
+        > STRICTEST_FIRST.index(verdict(agent, *thing))  # type: ignore[arg-type]
+    ]
+    assert not looser or list_looser_settings(project, theirs, mine)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -13,7 +13,7 @@ from weft.host.processes import describe_process
 from weft.local.worktrees import copy_trust, delete_worktree, discard_unused, enter_worktree, read_repository
 from weft.trust.decision import get_trust
 from weft.worktree.git import TreeMerge, WorktreeGit
-from weft.worktree.merge import MergedPath, MergeResult, merge_worktree
+from weft.worktree.merge import MergedPath, MergeResult, WorktreePick, merge_picks, merge_worktree, undo_merge
 from weft.worktree.repository import (
     Worktree,
     WorktreeRepository,
@@ -411,6 +411,17 @@ def test_discarded_changes_can_be_merged_again(harness: WorktreeHarness) -> None
     assert harness.merge(worktree) == MergeResult()
     assert harness.merge(worktree, again=True).brought == (MergedPath(path="a.txt", how="changed"),)
     assert (harness.root / "a.txt").read_text() == "theirs\n"
+
+
+def test_a_first_merge_that_was_undone_counts_as_not_merged(harness: WorktreeHarness) -> None:
+    worktree, directory = harness.make("x")
+    (directory / "a.txt").write_text("theirs\n")
+    before = harness.files()
+    merged = merge_picks(harness.repository, (WorktreePick(worktree=worktree),))
+    assert undo_merge(harness.repository).brought == merged.brought
+    assert harness.files() == before
+    assert not read_state(harness.repository, worktree).merged
+    assert harness.merge(worktree) == merged
 
 
 def test_an_interrupted_merge_is_finished_by_repeating_it(harness: WorktreeHarness) -> None:

@@ -26,7 +26,7 @@ FLAGS = (
     "OPENCODE_DISABLE_MODELS_FETCH",
     "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER",
 )
-# With all that a busy machine does beside it.
+# How many seconds a command or a request may take: enough on a busy machine, too.
 PATIENCE = 180
 
 
@@ -102,7 +102,9 @@ def _environment(root: Path, model_url: str) -> dict[str, str]:
         "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
         "HOME": str(root / "home"),
         "TMPDIR": str(root / "tmp"),
-        "BUN_TMPDIR": str(root / "tmp"),  # the other one does not count where it unpacks itself
+        "BUN_TMPDIR": str(
+            root / "tmp"
+        ),  # OpenCode unpacks itself there, and does not look at TMPDIR for that
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "GIT_CONFIG_NOSYSTEM": "1",

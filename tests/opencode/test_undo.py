@@ -1,4 +1,4 @@
-"""Undo in both programs: OpenCode does no harm with what weft wrote, and weft undoes nothing that OpenCode kept."""
+"""Undo in both programs: OpenCode does no harm with what weft wrote, and weft undoes no change of which only OpenCode has a snapshot."""
 
 import json
 import re

@@ -177,7 +177,7 @@ def classify(answer: MessageWithParts, failure: AnyFailure | None) -> Ending:
         return _classify_failure(error)
     if not isinstance(info, AssistantMessage):
         return "failed"  # no model answered
-    # An answer that ends in tool calls is not the last one: the results of the calls kept the run from going on.
+    # After tool calls a run goes on. If it ended there, the results of the calls kept it from going on.
     calls = [part for part in answer.parts if isinstance(part, ToolPart)]
     if not calls or info.structured is not UNSET:
         return "done"

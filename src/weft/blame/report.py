@@ -22,7 +22,10 @@ LineRange = tuple[int, int]
 
 
 def locate_file(root: str, directory: str, path: str) -> str:
-    """Return a path relative to the top of the checkout. Raise `OutsideError` if it does not lie there."""
+    """Return a path relative to the top of the checkout.
+
+    Raise `OutsideError` if it does not lie there, `InvalidInputError` if it is the top itself.
+    """
     top = os.path.realpath(root)
     whole = os.path.join(directory, path)
     try:

@@ -1,6 +1,6 @@
 """Arguments that several commands take, and the types of their values.
 
-Every command imports this module, so it imports nothing but argparse and uses no regular expressions.
+Every command imports this module, so it imports nothing of weft and uses no regular expressions.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def add_full(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_count(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
@@ -105,7 +105,7 @@ def parse_port(text: str) -> int:
 
 
 def parse_positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
+    if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
@@ -113,7 +113,7 @@ def parse_positive(text: str) -> int:
 def parse_dollars(text: str) -> str:
     """Check an amount of dollars and return it without the `$`, as text: a float would round it."""
     amount = text.removeprefix("$")
-    if not amount.replace(".", "", 1).isdigit() or not amount.strip("0."):
+    if not amount.replace(".", "", 1).isdecimal() or not amount.strip("0."):
         raise argparse.ArgumentTypeError(f"{text!r} is not an amount of dollars such as 1.50")
     return amount
 

@@ -12,7 +12,7 @@ from weft.api.configuration import Configuration
 from weft.cli.arguments import add_directory, add_format
 from weft.cli.exit import ExitCode
 from weft.cli.models import get_offer, load_offers
-from weft.cli.output import Paint, is_interactive, print_note, sanitize, warn, write_json
+from weft.cli.output import Paint, ask, is_interactive, print_note, sanitize, warn, write_json
 from weft.errors import ConfigError, InvalidInputError, NotFoundError
 from weft.host.paths import Paths, paths_from
 from weft.model.provider import AuthMethod, AuthPrompt
@@ -90,7 +90,7 @@ async def _log_in_by_browser(
         print_note(sanitize(authorization.instructions))
     code = None
     if authorization.method == "code":
-        code = await asyncio.to_thread(_read_code)
+        code = _read_code()
     else:
         print_note("waiting for you to log in there …")
     await configuration.finish_authorizing(provider, index, code=code)
@@ -108,7 +108,7 @@ def _ask_prompt(prompt: AuthPrompt) -> str:
 def _read_code() -> str:
     if is_interactive():
         return ask_line("code", "")
-    code = sys.stdin.readline().strip()
+    code = ask("").strip()
     if not code:
         raise InvalidInputError(
             "code", "there is none on standard input", hint="run weft auth login in a terminal, or pipe it in"
@@ -219,6 +219,4 @@ def ask_line(label: str, hint: str) -> str:
     """Ask for one line and return it. Raise `InvalidInputError` with this hint if there is no terminal."""
     if not is_interactive():
         raise InvalidInputError(label, "none was given", hint=hint)
-    sys.stderr.write(f"{label}: ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip()
+    return ask(f"{label}: ").strip()

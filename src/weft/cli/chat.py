@@ -188,7 +188,9 @@ def _trust(directory: str, *, yes: bool) -> list[str]:
     fingerprint = project.take_fingerprint()
     plain = Paint(sys.stdout)
     plain.on = False
-    lines = list(to_lines(project.root, project.list_held_back(), project.get_status(), plain))
+    lines = list(
+        to_lines(project.root, project.list_held_back(), project.list_looser(), project.get_status(), plain)
+    )
     if yes:
         project.trust(now(), fingerprint)
         return [

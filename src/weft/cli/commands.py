@@ -175,7 +175,7 @@ COMMANDS = (
     CommandEntry(("session", "restore"), "restore a session from the trash", "session_change:add_restore_arguments", "session_change:restore_session"),
     CommandEntry(("session", "trash"), "list the trash", "session_change:add_trash_arguments", "session_change:list_trash"),
     CommandEntry(("session", "context"), "show what the next request of a session would send", "session_context:add_context_arguments", "session_context:show_context"),
-    CommandEntry(("session", "search"), "find words in all sessions", "session_search:add_search_arguments", "session_search:search_sessions"),
+    CommandEntry(("session", "search"), "find words in sessions", "session_search:add_search_arguments", "session_search:search_sessions"),
     CommandEntry(("session", "cost"), "show what a session and its child sessions cost", "session_cost:add_cost_arguments", "session_cost:show_cost"),
     CommandEntry(("undo",), "undo the last prompt of a session, including its changes to files", "undo:add_undo_arguments", "undo:undo"),
     CommandEntry(("redo",), "redo what was undone in a session, including its changes to files", "undo:add_redo_arguments", "undo:redo"),

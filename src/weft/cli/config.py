@@ -15,13 +15,14 @@ from weft.cli.output import Paint, escape_json, warn
 from weft.config.jsonc import KeyPath
 from weft.config.layer import ConfigOrigin
 from weft.config.load import LoadedConfig, load_config
-from weft.config.secrets import list_secret_values, mask_secrets
+from weft.config.secrets import list_secret_values, redact_settings
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
 from weft.model.wire import to_plain
 from weft.project.checkout import find_checkout
 from weft.trust.decision import is_trusted, list_held_back, to_warning
+from weft.trust.looser import list_looser
 
 DEFAULT_SOURCE = "default"
 
@@ -43,12 +44,14 @@ def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_jso
     scope = read_scope(directory, worktree, env)
     loaded = load_config(scope)
     held_back = [] if scope.trusted else list_held_back(loaded, scope)
+    looser = list_looser(loaded, scope)
     secrets = list_secret_values({**env, **loaded.environment})
-    settings = mask_secrets(to_plain(loaded.config), secrets=secrets | set(loaded.environment.values()))
+    settings = redact_settings(to_plain(loaded.config), secrets=secrets | set(loaded.environment.values()))
     if as_json:
         report = _to_report(loaded, settings) | {
             "trusted": scope.trusted,
             "held": [asdict(each) for each in held_back],
+            "looser": [asdict(each) for each in looser],
         }
         print(escape_json(json.dumps(report, indent=2, default=str)))
     else:
@@ -57,6 +60,8 @@ def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_jso
     _print_problems(loaded, Paint(sys.stderr))
     if held_back and not as_json:
         warn(to_warning(scope, held_back))
+    if looser and not as_json:
+        warn(to_warning(scope, looser, "without effect where they are looser than your settings"))
     return ExitCode.USAGE if loaded.problems else ExitCode.DONE
 
 
@@ -100,15 +105,9 @@ def _join_key(path: KeyPath) -> str:
     return ".".join(key if key and not set(key) & set('. "=') else json.dumps(key) for key in path)
 
 
-def _find_origin(loaded: LoadedConfig, path: KeyPath) -> ConfigOrigin | None:
-    return next(
-        (loaded.origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in loaded.origins), None
-    )
-
-
 def format_source(loaded: LoadedConfig, path: KeyPath) -> str:
     """Return where a setting comes from: a file with a line, another source, or `default`."""
-    origin = _find_origin(loaded, path)
+    origin = loaded.find_origin(path)
     if origin is None or origin.kind == "default":
         return DEFAULT_SOURCE
     line = _find_line(loaded, path, origin)

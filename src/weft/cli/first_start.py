@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from weft.cli.models import LOCAL_TIMEOUT_SECONDS, load_fetch
-from weft.cli.output import Paint, sanitize
+from weft.cli.output import Paint, ask, sanitize
 from weft.errors import ConfigError, NoModelError, WeftError
 from weft.host.paths import Paths, paths_from
 from weft.provider.catalog.access import LOCAL_SERVERS
@@ -32,19 +32,13 @@ def offer_models(env: Mapping[str, str], problem: NoModelError) -> str:
     models = [DEMO_MODEL, *find_local_models(env)]
     for line in to_lines(models, list_stored_logins(paths)):
         print(line, file=sys.stderr)
-    while typed := _ask("choose a number, or press Enter to leave: "):
+    while typed := ask("choose a number, or press Enter to leave: ").strip():
         if typed.isdecimal() and 1 <= int(typed) <= len(models):
             chosen = models[int(typed) - 1]
             store_choice(paths, chosen)
             return chosen
         print(f"{sanitize(typed)!r} is not a number of the list", file=sys.stderr)
     raise problem
-
-
-def _ask(question: str) -> str:
-    """Return the line that is typed; empty at the end of the input."""
-    print(question, end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip()
 
 
 def to_lines(models: list[str], logins: Iterable[str]) -> Iterable[str]:

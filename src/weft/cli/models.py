@@ -13,7 +13,7 @@ from weft.cli.config import load_and_warn
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, print_note, sanitize, warn, write_json
 from weft.config.flags import read_flags
-from weft.config.secrets import list_secret_values, mask_secrets
+from weft.config.secrets import list_secret_values, redact_settings
 from weft.errors import ConfigError, InvalidInputError, NotFoundError, ProviderError
 from weft.host.paths import Paths, paths_from
 from weft.local.models import ProviderEnvironment, build_offers
@@ -168,12 +168,12 @@ def fetch_served_models(offer: ProviderOffer, env: Mapping[str, str]) -> list[Mo
 def print_models(models: list[Model], args: argparse.Namespace, env: Mapping[str, str]) -> None:
     secrets = list_secret_values(env)
     if args.format == "json":
-        rows = [mask_secrets(to_plain(model), secrets=secrets) for model in models]
+        rows = [redact_settings(to_plain(model), secrets=secrets) for model in models]
         write_json(rows)
     elif args.verbose:
         for model in models:
             print(format_name(model))
-            write_json(mask_secrets(to_plain(model), secrets=secrets))
+            write_json(redact_settings(to_plain(model), secrets=secrets))
     elif sys.stdout.isatty():
         for line in format_models(models, Paint(sys.stdout)):
             print(line)

@@ -161,8 +161,24 @@ def confirm(question: str, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise InvalidInputError("--yes", "there is nobody to ask", hint="pass --yes to confirm")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return ask(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def ask(question: str) -> str:
+    """Print a question, and return the line that is typed, empty at the end of the input. Ctrl-C raises `KeyboardInterrupt` at once.
+
+    In an event loop asyncio would only note the first Ctrl-C, and the question would go on waiting.
+    """
+    import signal  # noqa: PLC0415  most commands ask nothing
+
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print(question, end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline()
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def is_interactive() -> bool:

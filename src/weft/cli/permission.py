@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
 
-from weft.cli.arguments import add_directory, add_format, add_place, parse_age, parse_count
+from weft.cli.arguments import (
+    SESSION_HELP,
+    add_directory,
+    add_format,
+    add_place,
+    parse_age,
+    parse_count,
+)
 from weft.cli.exit import ExitCode
 from weft.cli.output import (
     Paint,
@@ -39,11 +46,12 @@ from weft.model.ids import GrantID, PermissionID, ProjectID, SessionID
 from weft.model.permission import Action, Grant, GrantTerms, Rule
 from weft.model.wire import to_plain
 from weft.permission.audit import AuditEntry, ChainBreak, ChainEnd, find_break, read_end, read_entries
-from weft.permission.gate import EARLIER_ANSWER, PLUGIN_DECISION, UNANSWERED
+from weft.permission.gate import ADDED_RULE, EARLIER_ANSWER, PLUGIN_DECISION, UNANSWERED
 from weft.permission.grants import is_expired, to_scope
 from weft.permission.policy import AskPolicy, Unanswered
 from weft.permission.requests import OpenRequest
 from weft.permission.storage import GRANTS_KEY, REQUESTS_KEY, end_key, log_key, read_items
+from weft.session.selection import ID_START
 from weft.store.url import open_store
 
 SCOPES = ("turn", "session", "project", "user")
@@ -65,7 +73,6 @@ VERDICT_TEXTS: dict[Action, str] = {
 }
 EXPLAIN_HEADER = ("verdict", "permission", "what", "rule", "source", "reason")
 BUILT_IN = "built in"
-ADDED = "added for this command"
 EXPLAIN_EPILOG = """Each line is something that the bash tool would ask permission for, with the rule that decides: permission, pattern, action.
 The source of a rule is the file that it is from, `built in`, or `added for this command`, for the reason in the last column.
 The rules are those of the agent and of the configuration. Rules of a session, grants and plugins are not considered:
@@ -119,7 +126,7 @@ def _list_unanswered(reader: SessionReader) -> list[OpenRequest]:
 def resolve_id(kind: str, text: str, *, local_ids: Sequence[str], ids: Sequence[str], hint: str) -> str:
     """Return the id that `text` means: an id, the start of one, or `last` for the last one of `local_ids`.
 
-    `ids` are all ids, oldest first; `local_ids` are those of this checkout. Raise `NotFoundError` or `AmbiguousError`.
+    `ids` are all ids, oldest first; `local_ids` are those that `last` may mean. Raise `NotFoundError` or `AmbiguousError`.
     """
     if text == LAST and local_ids:
         return local_ids[-1]
@@ -409,7 +416,7 @@ def _to_explanation(
                 "pattern": each.part.pattern,
                 "action": each.action,
                 "rule": _format_rule(each.rule),
-                "source": ADDED if each.is_added else to_source(each.rule),
+                "source": ADDED_RULE if each.is_added else to_source(each.rule),
                 "always": each.part.always,
                 "why": each.reason,
                 "mayWrite": each.part.may_write,
@@ -427,7 +434,7 @@ def _print_explanation(agent: AgentInfo, explanation: Explanation, to_source: Ca
             each.part.permission,
             each.part.pattern,
             _format_rule(each.rule),
-            ADDED if each.is_added else to_source(each.rule),
+            ADDED_RULE if each.is_added else to_source(each.rule),
             each.reason,
         )
         for each in explanation.parts
@@ -444,7 +451,7 @@ def _format_rule(rule: Rule) -> str:
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--verify", action="store_true", help="check that no record was changed, added or removed")
-    add("--session", metavar="ID", help="only the decisions in this session")
+    add("--session", metavar="ID", help=f"{SESSION_HELP}; if left out, all decisions of the project")
     add("-n", "--max-count", type=parse_count, metavar="N", help="only the last N decisions")
     add_format(parser)
     add_place(parser)
@@ -457,11 +464,11 @@ def show_log(args: argparse.Namespace) -> int:
     end = read_end(reader.store.find_value(end_key(project)))
     if args.verify:
         return _verify(lines, end, args.format)
-    entries = [
-        (number, entry)
-        for number, entry in read_entries(lines)
-        if not args.session or entry.session_id.startswith(args.session)
-    ]
+    entries = list(read_entries(lines))
+    session = None
+    if args.session is not None:
+        session = _choose_logged_session(reader, args.session, [entry for _, entry in entries])
+        entries = [each for each in entries if each[1].session_id == session]
     if args.max_count is not None:
         entries = entries[max(len(entries) - args.max_count, 0) :]
     if args.format == "json":
@@ -470,12 +477,28 @@ def show_log(args: argparse.Namespace) -> int:
     elif entries:
         print("\n".join(to_table(LOG_HEADER, list(_to_log_rows(entries)), Paint(sys.stdout))))
     else:
-        scope = f"the session {sanitize(args.session)}" if args.session else "this project"
+        scope = f"the session {session}" if session is not None else "this project"
         print_note(f"no decision is recorded in {scope}")
     _, broken = find_break(lines, end)
     if broken is not None:
         _warn_broken(broken)
     return ExitCode.DONE
+
+
+def _choose_logged_session(reader: SessionReader, given: str, entries: Sequence[AuditEntry]) -> str:
+    """Return the id of the session that is named. A session that was removed can be named, too, if it is in the log."""
+    try:
+        return reader.get_session(given).id
+    except NotFoundError:
+        starts = (given, ID_START + given)
+        removed = list(
+            dict.fromkeys(each.session_id for each in entries if each.session_id.startswith(starts))
+        )
+        if len(removed) > 1:
+            raise AmbiguousError("session", given, removed) from None
+        if not removed:
+            raise
+        return removed[0]
 
 
 def _verify(lines: Sequence[bytes], end: ChainEnd | None, format: str) -> int:
@@ -530,6 +553,8 @@ def _format_decider(decider: str) -> str:
     """Name the rule that decided, or the reason that the gate recorded instead of a rule."""
     if decider == PLUGIN_DECISION:
         return f"by {decider} hook"
+    if decider.startswith(ADDED_RULE):
+        return decider
     if decider.startswith(EARLIER_ANSWER):
         return f"by the {decider}"
     if decider.removeprefix(UNANSWERED) in get_args(Unanswered):

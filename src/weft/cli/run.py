@@ -233,9 +233,11 @@ async def trash_unanswered(api: Api, session: SessionID) -> None:
 
     Otherwise `--continue` would find this empty session as soon as the key works.
     """
-    for message in await api.list_messages(session):
-        if isinstance(message.info, AssistantMessage) and not is_key_refused(message):
-            return
+    messages = await api.list_messages(session)
+    answers = [message for message in messages if isinstance(message.info, AssistantMessage)]
+    # A prompt without any answer failed for another reason, such as a full disk, and can be continued.
+    if not answers or not all(map(is_key_refused, answers)):
+        return
     await api.remove_session(session)
     note = f"nothing was answered, so the session is in the trash: weft session restore {session}"
     print(Paint(sys.stderr).dim(note), file=sys.stderr)

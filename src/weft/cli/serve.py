@@ -469,7 +469,7 @@ def make_server(
         change_log=store.change_log,
         open_cluster=None
         if node is None
-        else partial(node.open_view, resolve_store_url(env, paths_from(env), args.store)),
+        else partial(node.open_view, resolve_store_url(env, paths_from(env), args.store), store),
     )
     return HttpServer(setup, list_routes(shell=not args.no_shell, files=not args.no_files, share=args.share))
 

@@ -102,7 +102,7 @@ def choose_auth(flag: str | None, env: Mapping[str, str]) -> str:
 
 
 def _list_names(hostname: str) -> tuple[str, ...]:
-    """Return the host names that a request may use. `0.0.0.0` and `::`, which stand for every address, are none."""
+    """Return the host names that a request may use. For `0.0.0.0` and `::`, which stand for every address: the name of this machine."""
     try:
         address = ip_address(hostname.strip("[]"))
     except ValueError:

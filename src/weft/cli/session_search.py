@@ -1,4 +1,4 @@
-"""`weft session search`: find words in all sessions, best match first."""
+"""`weft session search`: find words in sessions, best match first."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="+",
         metavar="WORDS",
-        help='words that must all occur; "several words" match as a phrase',
+        help="""words that must all occur; '"several words"', in both kinds of quotes, match as a phrase""",
     )
     add("-n", "--max-count", type=parse_count, metavar="N", help="show at most N hits (default 20)")
     add("--all", action="store_true", help="search the sessions of every project")

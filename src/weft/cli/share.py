@@ -98,6 +98,8 @@ def _write_page(path: str, export: SessionExport, terms: ShareTerms, preview: Sh
 
 
 def _share(args: argparse.Namespace, session: SessionInfo, terms: ShareTerms, preview: SharePreview) -> int:
+    if not args.yes:  # refuse before asking, not after the answer
+        asyncio.run(_check_share(args, session, terms))
     print(_format_summary(preview), file=sys.stderr)
     title = sanitize(session.title).replace("\n", " ")
     if not confirm(f"Show the session “{title}” to others?", yes=args.yes):
@@ -110,16 +112,16 @@ def _share(args: argparse.Namespace, session: SessionInfo, terms: ShareTerms, pr
     return ExitCode.DONE
 
 
+async def _check_share(args: argparse.Namespace, session: SessionInfo, terms: ShareTerms) -> None:
+    """Raise what sharing would raise before it sends anything. Warnings are printed when the session is shared."""
+    server = await find_page_server(os.environ, args.store)
+    async with open_directory(_to_options(args, session, server)) as api:
+        await api.sharing.check_share(session.id, terms)
+
+
 async def _share_live(args: argparse.Namespace, session: SessionInfo, terms: ShareTerms) -> SessionInfo:
     server = await find_page_server(os.environ, args.store)
-    options = OpenOptions(
-        directory=make_reader(args).choose_directory(session),
-        env=os.environ,
-        store=args.store,
-        share_url=server.share_url if server else "",
-        warn=_warn,
-    )
-    async with open_directory(options) as api:
+    async with open_directory(replace(_to_options(args, session, server), warn=_warn)) as api:
         shared = await api.sharing.share(session.id, terms)
         if server is not None and not await _is_visible(server, shared):
             await api.sharing.unshare(shared.id)
@@ -128,6 +130,15 @@ async def _share_live(args: argparse.Namespace, session: SessionInfo, terms: Sha
                 hint="start one: weft serve --share",
             )
         return shared
+
+
+def _to_options(args: argparse.Namespace, session: SessionInfo, server: PageServer | None) -> OpenOptions:
+    return OpenOptions(
+        directory=make_reader(args).choose_directory(session),
+        env=os.environ,
+        store=args.store,
+        share_url=server.share_url if server else "",
+    )
 
 
 async def _is_visible(server: PageServer, shared: SessionInfo) -> bool:

@@ -44,7 +44,7 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
 
 def show_stats(args: argparse.Namespace) -> int:
     reader = make_reader(args)
-    query = to_statistics_query(read_clock(), days=args.days, project=_to_project(reader, args.project))
+    query = to_statistics_query(read_clock(), days=args.days, project=_choose_project(reader, args.project))
     with ProgressLine("reading sessions for the figures") as progress:
         figures = reader.store.figures(query, progress=progress)
     if args.format == "json":
@@ -56,7 +56,7 @@ def show_stats(args: argparse.Namespace) -> int:
     return 0
 
 
-def _to_project(reader: SessionReader, id: str | None) -> ProjectID | None:
+def _choose_project(reader: SessionReader, id: str | None) -> ProjectID | None:
     """Return the project that was named, the current one if the flag has no value, or None for all.
 
     Raise `NotFoundError` if there is no project with this id: figures of zero would look like an answer.

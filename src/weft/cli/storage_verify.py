@@ -178,6 +178,10 @@ def anchor_command(args: argparse.Namespace) -> int:
     store.check_format()
     only = None if args.session is None else _find_session(store, args.session)
     heads = list_heads(store, only)
+    if not heads and only is not None:
+        raise InvalidInputError(
+            "--session", f"{only} has no chain yet", hint=f"weft storage verify {only} says more"
+        )
     if not heads:
         raise InvalidInputError(
             "PLACE", "no session has a chain yet", hint="weft writes one with every session"

@@ -11,7 +11,16 @@ from typing import IO, Any
 
 from weft.cli.arguments import add_format, add_place
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, ProgressLine, escape_json, print_note, sanitize, to_table, write_json
+from weft.cli.output import (
+    Paint,
+    ProgressLine,
+    ask,
+    escape_json,
+    print_note,
+    sanitize,
+    to_table,
+    write_json,
+)
 from weft.cli.session import make_reader, report_damage
 from weft.errors import DocumentError, InvalidInputError, StoreError
 from weft.local.bulk_import import ImportReport, ImportRequest, open_importer
@@ -171,8 +180,7 @@ def _pick_session(reader: SessionReader) -> SessionInfo:
         return last
     for number, session in enumerate(roots, 1):
         print(f"{number:>3}  {session.id}  {sanitize(session.title)}", file=sys.stderr)
-    print("which one? [1] ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline().strip() or "1"
+    answer = ask("which one? [1] ").strip() or "1"
     with suppress(ValueError, IndexError):
         return roots[int(answer) - 1]
     raise InvalidInputError(

@@ -3,12 +3,14 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from msgspec.structs import asdict
 
 from weft.cli.arguments import add_format, add_yes
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, confirm, sanitize, write_json
+from weft.cli.output import Paint, ask, confirm, sanitize, write_json
 from weft.errors import ConflictError, WeftError
 from weft.host.now import now
 from weft.host.paths import paths_from
@@ -57,37 +59,50 @@ def trust_command(args: argparse.Namespace) -> int:
 
 
 def show_trust(project: ProjectTrust, *, as_json: bool) -> int:
-    status, held = project.get_status(), project.list_held_back()
+    status, held, looser = project.get_status(), project.list_held_back(), project.list_looser()
     if as_json:
-        write_json(to_report(project.root, status, held))
+        write_json(to_report(project.root, status, held, looser))
         return ExitCode.DONE
-    for line in to_lines(project.root, held, status, Paint(sys.stdout)):
+    for line in to_lines(project.root, held, looser, status, Paint(sys.stdout)):
         print(line)
-    if not held and not status.trusted:
+    if not held and not looser and not status.trusted:
         print("nothing is held back")
     return ExitCode.DONE
 
 
-def to_report(root: str, status: TrustStatus, held: Iterable[HeldItem]) -> dict[str, Any]:
+def to_report(
+    root: str, status: TrustStatus, held: Iterable[HeldItem], looser: Iterable[HeldItem]
+) -> dict[str, Any]:
     return {
         "path": root,
         "trusted": status.trusted,
         "why": status.why,
         "changes": [{"what": item.what, "name": item.name} for item in status.changes],
-        "held": [
-            {"kind": item.kind, "name": item.name, "path": item.path, "does": item.does} for item in held
-        ],
+        "held": [asdict(item) for item in held],
+        "looser": [asdict(item) for item in looser],
     }
 
 
-def to_lines(root: str, held: Iterable[HeldItem], status: TrustStatus, paint: Paint) -> Iterator[str]:
-    """Yield whether a project is trusted, what changed since it was, and what it brings along."""
+def to_lines(
+    root: str, held: Sequence[HeldItem], looser: Sequence[HeldItem], status: TrustStatus, paint: Paint
+) -> Iterator[str]:
+    """Yield whether a project is trusted, what changed since it was, what it brings along, and what it sets looser than the person."""
     yield f"{paint.bold(sanitize(root))}: {STATUS_TEXTS[status.why]}"
     for change in status.changes:
         yield f"  {paint.yellow(change.what.ljust(7))} {sanitize(change.name)}"
-    items = list(held)
-    if items:
+    if held:
         yield "it brings along:" if status.trusted else "held back, until you trust it:"
+    yield from _format_items(root, held, paint)
+    if looser:
+        yield (
+            "looser than your settings:"
+            if status.trusted
+            else "looser than your settings, and without effect until you trust it:"
+        )
+    yield from _format_items(root, looser, paint)
+
+
+def _format_items(root: str, items: Sequence[HeldItem], paint: Paint) -> Iterator[str]:
     width = max((len(item.kind) for item in items), default=0)
     for item in items:
         where = os.path.relpath(item.path, root) if item.path.startswith(f"{root}{os.sep}") else item.path
@@ -103,9 +118,9 @@ def _shorten(text: str, root: str, limit: int) -> str:
 def give_trust(project: ProjectTrust, *, yes: bool, as_json: bool) -> int:
     # The fingerprint is taken before the content is shown: what changes while the person reads is not trusted.
     fingerprint = project.take_fingerprint()
-    status, held = project.get_status(), project.list_held_back()
+    status, held, looser = project.get_status(), project.list_held_back(), project.list_looser()
     if status.why != "given":
-        for line in to_lines(project.root, held, status, Paint(sys.stderr)) if not as_json else ():
+        for line in to_lines(project.root, held, looser, status, Paint(sys.stderr)) if not as_json else ():
             print(line, file=sys.stderr)
         if not confirm("Trust this project, as it is now?", yes=yes):
             return ExitCode.REFUSED
@@ -115,7 +130,7 @@ def give_trust(project: ProjectTrust, *, yes: bool, as_json: bool) -> int:
                 "project", project.root, "has changed since it was shown", hint="look again: weft trust"
             )
     if as_json:
-        write_json(to_report(project.root, project.get_status(), held))
+        write_json(to_report(project.root, project.get_status(), held, looser))
     else:
         print(f"{sanitize(project.root)} is trusted as it is now; weft trust --revoke takes it back")
     return ExitCode.DONE
@@ -174,10 +189,9 @@ def offer_trust(directory: str, env: Mapping[str, str]) -> None:
 def _ask(project: ProjectTrust, status: TrustStatus, paint: Paint) -> None:
     # The fingerprint is taken before the content is shown: what changes while the person reads is not trusted.
     fingerprint = project.take_fingerprint()
-    for line in to_lines(project.root, project.list_held_back(), status, paint):
+    for line in to_lines(project.root, project.list_held_back(), project.list_looser(), status, paint):
         print(line, file=sys.stderr)
-    print("Trust this project, as it is now? [y/N] ", end="", file=sys.stderr, flush=True)
-    typed = sys.stdin.readline()
+    typed = ask("Trust this project, as it is now? [y/N] ")
     if not typed:
         return  # the input was closed: nobody is there
     if typed.strip().lower() in ("y", "yes"):

@@ -245,12 +245,12 @@ class ClusterNode:
     # --- principals ---
 
     @asynccontextmanager
-    async def open_view(self, url: str, caller: Caller) -> AsyncIterator[PrincipalView]:
-        """Show the cluster to the server of a principal: its own part of the log and of the inbox of the store at a URL."""
+    async def open_view(self, url: str, store: Store, caller: Caller) -> AsyncIterator[PrincipalView]:
+        """Show the cluster to the server of a principal: its own part of the log and of the inbox of the store, which is at a URL."""
         assert caller.principal is not None, "administrators use the main server"
         async with (
-            open_owned_store(url, caller.principal) as store,
-            self._open_view(caller.principal, store) as view,
+            open_owned_store(url, caller.principal, opened=store) as owned,
+            self._open_view(caller.principal, owned) as view,
         ):
             yield view
 

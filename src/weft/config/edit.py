@@ -10,7 +10,7 @@ from msgspec import Struct
 from weft.config.check import check_config
 from weft.config.jsonc import JsoncDocument
 from weft.config.layer import read_text
-from weft.config.secrets import MASK
+from weft.config.secrets import REDACTED
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, InvalidInputError, OutsideError
 from weft.host.files import hold_lock, write_atomic
@@ -224,10 +224,12 @@ def choose_user_file(config: str) -> str:
 
 
 def check_change(change: dict[str, Any]) -> None:
-    """Raise `InvalidInputError` for a change that would have no effect, or that contains a mask instead of a secret."""
-    if _contains(change, MASK):
+    """Raise `InvalidInputError` for a change that would have no effect, or that contains what stands for a redacted secret."""
+    if _contains(change, REDACTED):
         raise InvalidInputError(
-            "config", f"{MASK} is a mask for a secret, not a value", hint="leave this key out"
+            "config",
+            f"{REDACTED} stands for a redacted secret, and is not a value",
+            hint="leave this key out",
         )
     _, findings = check_config(merge_change({}, change))
     if findings:

@@ -89,6 +89,12 @@ class LoadedConfig(Struct, frozen=True, kw_only=True):
     directories: tuple[str, ...]
     held: tuple[HeldItem, ...] = ()
 
+    def find_origin(self, path: KeyPath) -> ConfigOrigin | None:
+        """Return the source of a setting, or of the section that contains it."""
+        return next(
+            (self.origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.origins), None
+        )
+
 
 def load_config(scope: ConfigScope, *, fetch: Fetch | None = None, strict: bool = False) -> LoadedConfig:
     """Load the configuration. A setting with a problem is not in force; with `strict`, the first problem is raised.

@@ -4,7 +4,7 @@ import json
 import os
 from decimal import Decimal
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -283,6 +283,8 @@ class AskingConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 SandboxMode = Literal["off", "auto", "required"]
+# The loosest first.
+SANDBOX_MODES: Final[tuple[SandboxMode, ...]] = ("off", "auto", "required")
 
 
 class SandboxConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -362,6 +364,15 @@ class WeftConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     plugins: PluginsConfig | None = None
     hooks: dict[str, tuple[CommandHookConfig, ...]] | None = None
     history: bool | None = None
+
+    @property
+    def sandbox_settings(self) -> SandboxConfig:
+        """The settings of the sandbox; a mode may stand alone."""
+        return (
+            SandboxConfig(mode=self.sandbox)
+            if isinstance(self.sandbox, str)
+            else self.sandbox or SandboxConfig()
+        )
 
 
 class ExperimentalConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):

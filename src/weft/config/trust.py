@@ -18,7 +18,7 @@ CONFIG_FOLDER = ".opencode"
 
 
 def find_root(scope: ConfigScope, path: str) -> str:
-    """Return the directory that must contain a project's file: the checkout or, without one, the configured directory."""
+    """Return the directory that must contain a configuration file of a project: the checkout or, without one, the directory that it configures."""
     if os.path.normpath(scope.worktree) != os.sep:
         return scope.worktree
     level, folder, _ = path.partition(f"{os.sep}{CONFIG_FOLDER}{os.sep}")

@@ -119,7 +119,7 @@ def _clear_results(message: ModelMessage) -> ModelMessage:
 
 
 def shorten_messages(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
-    """Return the conversation with every text cut short: the last resort if nothing else fits."""
+    """Return the conversation with prompts and results of calls cut short: the last resort if nothing else fits."""
     return tuple(_shorten(message) for message in messages)
 
 

@@ -27,7 +27,7 @@ MEDIA: FaultKind = "media"
 BAD_REQUEST: FaultKind = "bad-request"
 
 
-def make_refusal_mark(kind: FaultKind, model: ModelRef) -> dict[str, str]:
+def make_attempt_mark(kind: FaultKind, model: ModelRef) -> dict[str, str]:
     """Return the metadata that is stored with the failure of an attempt, to recognise it later."""
     return {"kind": kind, "providerID": model.provider_id, "modelID": model.model_id}
 
@@ -63,14 +63,14 @@ def list_refusals(message: MessageWithParts) -> list[Mapping[str, Any]]:
 
 def is_refused(answers: Iterable[MessageWithParts], model: Model) -> bool:
     """Return True if the model's API refused a request for one of these answers as a bad request."""
-    bad_request = make_refusal_mark(BAD_REQUEST, to_ref(model))
+    bad_request = make_attempt_mark(BAD_REQUEST, to_ref(model))
     return any(bad_request.items() <= mark.items() for message in answers for mark in list_refusals(message))
 
 
 def find_exclusions(model: Model, refusals: Iterable[Refusal]) -> Exclusions:
     """Return what to exclude: everything before the last message for which the API refused such content."""
     ref = to_ref(model)
-    signature_mark, media_mark = make_refusal_mark(SIGNATURE, ref), make_refusal_mark(MEDIA, ref)
+    signature_mark, media_mark = make_attempt_mark(SIGNATURE, ref), make_attempt_mark(MEDIA, ref)
     positions = list(refusals)
     return Exclusions(
         signatures_before=max(

@@ -198,7 +198,7 @@ PERMISSIONS: Final = Table(
         ("agent", "text", "the agent"),
         ("permission", "text", "the permission, such as bash or edit"),
         ("patterns", "json", "what it was asked for, a list"),
-        ("rule", "text", "the rule that decided"),
+        ("rule", "text", "the rule that decided, or what decided instead of one"),
         ("reply", "text", "what the person answered"),
         ("scope", "text", "how long the answer holds"),
         ("decided_by", "text", "who answered"),

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
 
+from weft.host.files import is_locked, wait_briefly
+
 DISMISS_MS: Final = 5_000
+LOCK_ATTEMPTS: Final = 100
 # Our end of its input closes when we die. It then writes to its output, which makes the change time of that file the time of our
 # death, and runs a command in the directory `$2`, whose output goes to the file `$1`. If it reads a line instead, it is dismissed.
 # The double parentheses detach it from us. It enters the directory only then, so that a disk can be unmounted meanwhile.
@@ -69,6 +72,11 @@ class DeathWitness:
         end = select.poll()
         end.register(self._end)
         end.poll(DISMISS_MS)
+        # When a process ends, the system may close the pipe a moment before it releases the lock.
+        for _ in range(LOCK_ATTEMPTS):
+            if not is_locked(self._path):
+                return
+            wait_briefly()
 
     def close(self) -> None:
         """Let go of the witness. Unless it was dismissed, it takes this for our death."""

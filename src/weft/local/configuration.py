@@ -19,7 +19,7 @@ from weft.config.edit import (
 )
 from weft.config.load import LoadedConfig, load_config
 from weft.config.schema import get_default_keybinds
-from weft.config.secrets import MASK, list_secret_values, mask_secrets
+from weft.config.secrets import REDACTED, list_secret_values, redact_settings
 from weft.config.sources import ConfigScope
 from weft.errors import InvalidInputError, NoModelError, NotFoundError, NotPermittedError, UnsupportedError
 from weft.local.workspace_sources import WorkspaceSources
@@ -80,7 +80,7 @@ def to_provider_info(offer: ProviderOffer, secrets: Collection[str]) -> Provider
         name=offer.name,
         source=source,
         env=offer.variables,
-        options=_mask_options(offer.options, secrets),
+        options=_redact_options(offer.options, secrets),
         models={model.id: to_listed_model(model, secrets) for model in models},
     )
 
@@ -89,15 +89,15 @@ def to_listed_model(model: Model, secrets: Collection[str] = ()) -> ListedModel:
     values = {name: getattr(model, name) for name in _FIELDS}
     values["family"] = model.family or ""
     values["cost"] = model.cost or UNKNOWN_PRICE
-    values["options"] = _mask_options(model.options, secrets)
-    values["headers"] = dict.fromkeys(model.headers, MASK)
+    values["options"] = _redact_options(model.options, secrets)
+    values["headers"] = dict.fromkeys(model.headers, REDACTED)
     return ListedModel(**values, priced=model.cost is not None)
 
 
-def _mask_options(options: dict[str, Any], secrets: Collection[str]) -> dict[str, Any]:
+def _redact_options(options: dict[str, Any], secrets: Collection[str]) -> dict[str, Any]:
     # OpenCode returns the keys in clear text.
-    masked: dict[str, Any] = mask_secrets(options, secrets=secrets)
-    return masked
+    redacted: dict[str, Any] = redact_settings(options, secrets=secrets)
+    return redacted
 
 
 def _list_served(models: Registry) -> Iterable[ProviderInfo]:
@@ -193,7 +193,9 @@ class LocalConfiguration:
     # --- reading ---
 
     def _to_shown(self, loaded: LoadedConfig | None) -> dict[str, Any]:
-        plain = {} if loaded is None else mask_secrets(to_plain(loaded.config), secrets=self._secrets(loaded))
+        plain = (
+            {} if loaded is None else redact_settings(to_plain(loaded.config), secrets=self._secrets(loaded))
+        )
         # Added after secrets are redacted, because no key binding is a secret.
         binds = None if loaded is None else loaded.config.keybinds
         return {**REQUIRED_KEYS, **plain, "keybinds": {**get_default_keybinds(), **(binds or {})}}

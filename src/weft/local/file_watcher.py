@@ -120,7 +120,7 @@ def read_watch_scope(directory: str, env: Mapping[str, str]) -> WatchScope:
 async def watch_files(directory: str, env: Mapping[str, str], publish: Publish) -> None:
     """Publish changes until cancelled. Return at once if there is nothing to watch.
 
-    Raise `OSError` if the kernel allows no more watches.
+    Raise an exception group with an `OSError` if the kernel allows no more watches.
     """
     scope = await asyncio.to_thread(read_watch_scope, directory, env)
     async with asyncio.TaskGroup() as tasks:

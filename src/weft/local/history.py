@@ -1,4 +1,4 @@
-"""The earlier sessions of a project, for the `history` tool."""
+"""The sessions of a project, for the `history` tool."""
 
 from typing import Final
 
@@ -11,12 +11,10 @@ from weft.model.search import HistoryMatch, Hit
 from weft.store.contract import Store
 
 MAX_MESSAGE_CHARS: Final = 12_000
-# Sessions that may be left out: the one that asks and the ones it belongs to.
-MORE_HITS: Final = 5
 
 
 class ProjectHistory:
-    """Searches the sessions of one project, except the one that asks."""
+    """Searches the sessions of one project, except the one that asks, and reads messages of all of them."""
 
     def __init__(self, store: Store, project: ProjectID, session: SessionID) -> None:
         self._store = store
@@ -24,7 +22,8 @@ class ProjectHistory:
         self._session = session
 
     async def search(self, words: str, *, limit: int) -> list[HistoryMatch]:
-        hits = await self._store.search(words, limit=limit + MORE_HITS, project=self._project)
+        # One more, because the session that asks is left out. A session has one hit.
+        hits = await self._store.search(words, limit=limit + 1, project=self._project)
         others = [hit for hit in hits if hit.session_id != self._session]
         return [await self._to_match(hit, words) for hit in others[:limit]]
 

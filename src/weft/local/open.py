@@ -92,7 +92,7 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
     * `caller` is who the directory is opened for. A principal gets only its own part of the store and its own directories, and
       its limits apply.
     * `warn` receives problems of the configuration and the store that do not prevent work.
-    * `opened_store` is the administrator's store, if it is open already.
+    * `opened_store` is the whole store, if it is open already. The administrator works in it, a principal through its connections.
     * `carry_files` creates the `CarriedFiles`, which store the files of sessions for other nodes.
     """
 
@@ -207,7 +207,9 @@ async def _open_store(url: str, paths: Paths, options: OpenOptions) -> AsyncIter
         async with open_store(url, damaged=damaged, cache=paths.cache) as store:
             yield store
     else:
-        async with open_owned_store(url, principal, damaged=damaged, cache=paths.cache) as store:
+        async with open_owned_store(
+            url, principal, damaged=damaged, cache=paths.cache, opened=options.opened_store
+        ) as store:
             yield store
 
 

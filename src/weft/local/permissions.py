@@ -25,7 +25,7 @@ from weft.permission.gate import Gate, GateStorage
 from weft.permission.policy import AskPolicy, Consult, GateContext, Ruling
 from weft.permission.questions import QuestionGate
 from weft.permission.requests import OpenRequest
-from weft.permission.rules import STRICTEST_FIRST, ask_before_named, ask_before_writers, merge
+from weft.permission.rules import STRICTEST_FIRST, add_questions, merge
 from weft.permission.rules import judge as judge_pattern
 from weft.permission.storage import GRANTS_KEY, REQUESTS_KEY, ItemStore, RecordStore
 from weft.plugin.hooks import PERMISSION_ASK, Hooks, PermissionAnswer
@@ -35,9 +35,7 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.tool.shell.state import ShellAction
 
 NAME_LENGTH: Final = 16
-# Why a person is asked although no rule of the agent says so.
-MAY_CHANGE_FILES: Final = "it may change files, and edit is denied"
-MAY_RUN_NAMED: Final = "it may run a command that a rule does not allow"
+# Why a person is asked, or what is denied, if the rule alone does not say so.
 NO_RULE_MATCHES: Final = "no rule matches it"
 MAY_BE_DENIED: Final = "it may turn out to be what the rule denies"
 
@@ -197,21 +195,26 @@ def explain(command: str, location: CommandLocation, rulesets: Rulesets) -> Expl
 
 def judge_parts(parts: Sequence[ShellAction], rulesets: Rulesets) -> Explanation:
     """Find the rule that decides on each part of a command."""
-    with_writers = ask_before_writers(rulesets, "bash", (part.pattern for part in parts if part.may_write))
-    with_named = ask_before_named(with_writers, "bash", (part.pattern for part in parts if part.perhaps))
-    own_rules, writer_rules = set(merge(*rulesets)), set(merge(*with_writers))
+    added = add_questions(
+        rulesets,
+        "bash",
+        [part.pattern for part in parts if part.permission == "bash"],
+        may_write=[part.pattern for part in parts if part.may_write],
+        perhaps=[part.pattern for part in parts if part.perhaps],
+    )
+    own_rules = set(merge(*rulesets))
 
     def judge_part(part: ShellAction) -> JudgedPart:
-        rule = judge_pattern(part.permission, part.pattern, with_named)
+        rule = judge_pattern(part.permission, part.pattern, added.rulesets)
+        if part.permission == "bash" and part.pattern in added.reasons:
+            reason = ", ".join(filter(None, (part.why, added.reasons[part.pattern])))
+            return JudgedPart(part=part, action=rule.action, rule=rule, reason=reason, is_added=True)
         denying = replace(rule, action="deny")
         if rule in own_rules:
             return JudgedPart(part=part, action=rule.action, rule=rule, reason=part.why)
         if denying in own_rules:
             return JudgedPart(part=part, action=rule.action, rule=denying, reason=part.why or MAY_BE_DENIED)
-        if rule in writer_rules:
-            reason = MAY_CHANGE_FILES
-        else:
-            reason = MAY_RUN_NAMED if with_named is not with_writers else NO_RULE_MATCHES
-        return JudgedPart(part=part, action=rule.action, rule=rule, reason=part.why or reason, is_added=True)
+        reason = part.why or NO_RULE_MATCHES
+        return JudgedPart(part=part, action=rule.action, rule=rule, reason=reason, is_added=True)
 
     return Explanation(parts=tuple(judge_part(part) for part in parts if not part.perhaps))

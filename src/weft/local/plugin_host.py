@@ -144,7 +144,7 @@ class PluginListener:
 def make_plugin_listeners(chain: HookChain, bus: Bus) -> list[PluginListener]:
     """Return a listener for each plugin that has an `event` hook."""
     hooks: dict[str, list[RegisteredHook]] = {}
-    for hook in chain.registered(EVENT):
+    for hook in chain.list_registered(EVENT):
         hooks.setdefault(hook.plugin, []).append(hook)
     return [PluginListener(plugin, each, bus) for plugin, each in hooks.items()]
 

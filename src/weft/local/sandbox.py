@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.config.load import LoadedConfig, load_config
-from weft.config.schema import Config, SandboxConfig, SandboxMode
+from weft.config.schema import SANDBOX_MODES, SandboxMode
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, WeftError
 from weft.host.paths import Paths
@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.model.health import DoctorFinding
 
 KEY = "experimental.weft.sandbox"
-STRICTNESS: tuple[SandboxMode, ...] = ("off", "auto", "required")
 CONFIGURATION_NAMES = ("opencode.json", "opencode.jsonc", ".opencode")
 
 # What programs need from the home directory: installed programs, packages and the git configuration, but no keys.
@@ -79,19 +78,14 @@ class SandboxState(Struct, frozen=True, kw_only=True):
 
 def read_sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     """Read the settings. Person and project can both make the sandbox stricter; only the person adds paths."""
-    own, all_ = _read_sandbox_config(loaded.trusted_config), _read_sandbox_config(loaded.config)
+    own, all_ = (each.weft_settings.sandbox_settings for each in (loaded.trusted_config, loaded.config))
     modes = [each.mode or "off" for each in (own, all_)]
     return SandboxSettings(
-        mode=max(modes, key=STRICTNESS.index),
+        mode=max(modes, key=SANDBOX_MODES.index),
         network="deny" if "deny" in (own.network, all_.network) else "allow",
         readable=own.readable or (),
         writable=own.writable or (),
     )
-
-
-def _read_sandbox_config(config: Config) -> SandboxConfig:
-    configured = config.weft_settings.sandbox
-    return SandboxConfig(mode=configured) if isinstance(configured, str) else configured or SandboxConfig()
 
 
 def build_sandbox(settings: SandboxSettings, scope: ConfigScope) -> SandboxState:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 class UndoSettings(Struct, frozen=True, kw_only=True):
     """How snapshots are stored.
 
-    Without a `base` directory there are no snapshots. A `temporary` base is removed on closing. `avoid` are paths that are
+    Without a `base` directory there are no snapshots. If they are `temporary`, a new directory takes its place until closing. `avoid` are paths that are
     never tracked: weft's own data. A directory that contains `user_home` is not tracked. `opencode_snapshots` is where OpenCode
     keeps its snapshots.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.config.secrets import list_secret_values, mask_secrets
+from weft.config.secrets import list_secret_values, redact_settings
 from weft.errors import GitError, NotFoundError, UnsupportedError
 from weft.host.git import Git
 from weft.host.tasks import OnDemand
@@ -155,8 +155,8 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
         return [
             replace(
                 agent,
-                options=mask_secrets(agent.options, secrets=secrets),
-                prompt=mask_secrets(agent.prompt, secrets=secrets),
+                options=redact_settings(agent.options, secrets=secrets),
+                prompt=redact_settings(agent.prompt, secrets=secrets),
             )
             for agent in found
         ]

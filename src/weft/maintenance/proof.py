@@ -275,7 +275,7 @@ def _merge_uncovered(findings: list[ProofFinding]) -> list[ProofFinding]:
 def _check_costs(export: SessionExport, chain: Chain) -> Iterator[ProofFinding]:
     """Add costs up again. A message must cost at least as much as its steps, and a session as much as its messages."""
     counted = Decimal(0)
-    ledger = get_weft_data(export.info).spent
+    ledger, copied_until = get_weft_data(export.info).spent, _find_end_of_copies(export.info, chain)
     for message in export.messages:
         info = message.info
         if not isinstance(info, AssistantMessage):
@@ -285,11 +285,21 @@ def _check_costs(export: SessionExport, chain: Chain) -> Iterator[ProofFinding]:
             reason = f"it costs ${info.cost:f}, and its steps ${steps:f}"
             yield ProofFinding(kind="cost", where=message_key(info.id), reason=reason)
         is_known = message_key(info.id) in chain.covered
-        if ledger is not None and is_known and export.info.time.created <= info.time.created < ledger.until:
+        if ledger is not None and is_known and copied_until < info.time.created <= ledger.until:
             counted += info.cost
     if ledger is not None and counted > ledger.own.cost + TOLERANCE:
         reason = f"it records ${ledger.own.cost:f}, and its messages cost ${counted:f}"
         yield ProofFinding(kind="cost", where=SESSION_KEY, reason=reason)
+
+
+def _find_end_of_copies(session: SessionInfo, chain: Chain) -> int:
+    """Return the time (ms) up to which answers may be copies, which the session's ledger does not count.
+
+    A fork may copy an answer from the very millisecond in which it is made. A session that was imported beside its original is a
+    fork, too, but keeps the time of the original: its copies are older than its chain.
+    """
+    created, is_fork = session.time.created, get_weft_data(session).forked_from is not None
+    return max(created, chain.began) if is_fork else created - 1
 
 
 def _add_steps(message: MessageWithParts) -> Decimal:

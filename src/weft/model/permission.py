@@ -67,7 +67,7 @@ class PermissionRequest(Wire, frozen=True, kw_only=True):
 
 # Lists in the metadata of a request that say why it was asked, and how each is introduced to a person. The page has the same
 # words in `web/static/requests.js`.
-REQUEST_FACTS: Final = {"why": "asked because", "mayWrite": "may write", "perhaps": "may also run"}
+REQUEST_FACTS: Final = {"why": "asked because", "mayWrite": "may change files", "perhaps": "may also run"}
 
 
 def list_request_facts(metadata: Mapping[str, Any]) -> Iterator[str]:

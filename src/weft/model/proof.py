@@ -17,7 +17,7 @@ ProofKind = Literal[
     "outside",  # changed outside weft, as OpenCode does
     "uncovered",  # older than the chain, so nothing is known
     "growing",  # text that is not complete yet, so it is not chained
-    "unfinished",  # a write that the next writer of the session finishes or rolls back
+    "unfinished",  # a write that whoever next opens the store or the session finishes or rolls back
 ]
 FAULT_KINDS: frozenset[ProofKind] = frozenset(["chain", "changed", "removed", "added", "cost", "anchor"])
 

@@ -25,7 +25,7 @@ TrustReason = Literal["environment", "configured", "given", "refused", "changed"
 
 
 class HeldItem(Struct, frozen=True, kw_only=True):
-    """A setting or file that is held back. `path` is its file, `does` what it would do. Neither contains a secret,
+    """A setting or file that has no effect while a project is not trusted. `path` is its file, `does` what it would do. Neither contains a secret,
     because placeholders are not resolved.
     """
 
@@ -45,6 +45,9 @@ class TrustChange(Struct, frozen=True, kw_only=True):
 class TrustReport(Wire, frozen=True, kw_only=True):
     """Whether the project at `path` is trusted and why, what changed since, and what it brings along.
 
+    `held` is what is held back of a project that is not trusted. `looser` are settings of it that are without effect because they are
+    looser than the person's. Nobody is asked because of them alone.
+
     `fingerprint` names the state that this report is about. A request to trust the project repeats it, so that nothing is trusted
     that has changed since the report was read.
     """
@@ -54,4 +57,5 @@ class TrustReport(Wire, frozen=True, kw_only=True):
     why: TrustReason
     changes: tuple[TrustChange, ...] = always(())
     held: tuple[HeldItem, ...] = always(())
+    looser: tuple[HeldItem, ...] = always(())
     fingerprint: str

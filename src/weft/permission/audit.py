@@ -126,7 +126,7 @@ class AuditRecord(Wire, frozen=True, kw_only=True):
 
 
 class ChainEnd(Wire, frozen=True, kw_only=True):
-    """The end of a chain: the last number, and the hash of that line. `dropped` is how many of its records were removed."""
+    """The end of a chain: the last number, and the hash of that line. At most `dropped` of its records were removed: a tenth of those that are kept more than planned, for what others append meanwhile."""
 
     seq: int
     hash: str

@@ -1,6 +1,6 @@
 """The gate: let pass what the rules allow, refuse what they deny, and ask a person about the rest."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -39,6 +39,7 @@ from weft.permission.storage import ItemStore
 PLUGIN_DECISION: Final = "a plugin's permission.ask"
 EARLIER_ANSWER: Final = "answer to "
 UNANSWERED: Final = "unanswered "
+ADDED_RULE: Final = "added for this command"
 
 
 class CallOrigin(Struct, frozen=True, kw_only=True):
@@ -49,9 +50,13 @@ class CallOrigin(Struct, frozen=True, kw_only=True):
 
 
 class PermissionCaller(Struct, frozen=True, kw_only=True):
-    """Who asks for permission, and the rules that apply. `find` returns the origin; it is called only if the rules say `ask`."""
+    """Who asks for permission, and the rules that apply. `find` returns the origin; it is called only if the rules say `ask`.
+
+    `added_reasons` says why a person is asked about patterns that only rules ask about which were added for this request.
+    """
 
     rulesets: Rulesets
+    added_reasons: Mapping[str, str] = {}
     agent: str = ""
     find: Callable[[], Awaitable[CallOrigin]] | None = None
 
@@ -101,7 +106,10 @@ class Gate:
                 )
             case "ask":
                 undecided = [pattern for pattern, each in judged.items() if each.action == "ask"]
-                await self._ask(request, caller, undecided, rule)
+                added = caller.added_reasons.get(undecided[0])
+                await self._ask(
+                    request, caller, undecided, rule if added is None else f"{ADDED_RULE}: {added}"
+                )
 
     @property
     def limits(self) -> Rulesets:
@@ -168,9 +176,9 @@ class Gate:
         self._requests.close()
 
     async def _ask(
-        self, request: PermissionRequest, caller: PermissionCaller, undecided: list[str], rule: Rule
+        self, request: PermissionRequest, caller: PermissionCaller, undecided: list[str], why: Rule | str
     ) -> None:
-        """Ask a person about the `undecided` patterns, unless a grant or a plugin decides. `rule` is the one that says `ask`."""
+        """Ask a person about the `undecided` patterns, unless a grant or a plugin decides. `why` is the rule that says `ask`, or what does instead."""
         open_request = await self._make_open_request(request, caller)
         if open_request.turn_id is not None:
             self._turns.setdefault(open_request.session_id, set()).add(open_request.turn_id)
@@ -183,7 +191,7 @@ class Gate:
         if await self._consult_plugins(request, open_request.agent):
             return
         try:
-            answered = await self._requests.ask(open_request, lambda asked: self._note_asked(asked, rule))
+            answered = await self._requests.ask(open_request, lambda asked: self._note_asked(asked, why))
         except NobodyError as nobody:
             self._handle_unanswered(request, open_request.agent, nobody.request)
             return
@@ -254,11 +262,11 @@ class Gate:
             time=self._context.clock.now(),
         )
 
-    def _note_asked(self, open_request: OpenRequest, rule: Rule) -> None:
+    def _note_asked(self, open_request: OpenRequest, why: Rule | str) -> None:
         assert open_request.permission is not None, "the gate asks for permissions only"
         now = self._context.clock.now()
         self._audit.note(
-            entry_for_request("asked", open_request.permission, open_request.agent, now, why=rule)
+            entry_for_request("asked", open_request.permission, open_request.agent, now, why=why)
         )
 
     def _is_ours(self, open_request: OpenRequest) -> bool:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.model.agent import AgentInfo
@@ -273,6 +274,10 @@ def hides_all(prefix: str, rulesets: Iterable[Ruleset]) -> bool:
     )
 
 
+# Why a person is asked although the rules allow it.
+MAY_CHANGE_FILES: Final = "it may change files, and edit is denied"
+MAY_RUN_NAMED: Final = "it may run a command that a rule does not allow"
+
 _EVERYTHING = "*"
 _ALLOW = Rule(permission=_EVERYTHING, pattern=_EVERYTHING, action="allow")
 
@@ -313,3 +318,34 @@ def ask_before_named(rulesets: Rulesets, permission: str, patterns: Iterable[str
 def _is_named(permission: str, pattern: str, ruleset: Ruleset) -> bool:
     rule = evaluate(permission, pattern, ruleset)
     return rule.action != "allow" and rule.pattern != _EVERYTHING
+
+
+class AddedQuestions(Struct, frozen=True):
+    """`rulesets` with the questions that are added for one request. `reasons` says why each pattern is asked about that was allowed without them."""
+
+    rulesets: Rulesets
+    reasons: Mapping[str, str]
+
+
+def add_questions(
+    rulesets: Rulesets,
+    permission: str,
+    patterns: Iterable[str],
+    *,
+    may_write: Iterable[str],
+    perhaps: Iterable[str],
+) -> AddedQuestions:
+    """Add a question before each pattern that `may_write` although `edit` is denied, and one before all if a rule names a command of `perhaps`."""
+    with_writers = ask_before_writers(rulesets, permission, may_write)
+    with_named = ask_before_named(with_writers, permission, perhaps)
+    if with_named is rulesets:
+        return AddedQuestions(rulesets, {})
+    reasons: dict[str, str] = {}
+    for pattern in patterns:
+        if judge(permission, pattern, rulesets).action != "allow":
+            continue
+        if judge(permission, pattern, with_writers).action != "allow":
+            reasons[pattern] = MAY_CHANGE_FILES
+        elif with_named is not with_writers:
+            reasons[pattern] = MAY_RUN_NAMED
+    return AddedQuestions(with_named, reasons)

@@ -173,5 +173,6 @@ class HookChain:
                 self._faults.record(callee.plugin, f"{what}: {reason}", line=line)
         return output
 
-    def registered(self, hook: Hook[Any, Any]) -> list[RegisteredHook]:
+    def list_registered(self, hook: Hook[Any, Any]) -> list[RegisteredHook]:
+        """Return what is registered for a hook, in the order in which it is called."""
         return self._registered[hook.name]

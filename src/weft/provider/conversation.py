@@ -26,17 +26,21 @@ E = TypeVar("E", bound=Encoded)
 
 
 class SettledItems:
-    """The first items of a list in a body. Later requests send them unchanged, so they are encoded once, as one piece of JSON."""
+    """The first items of a list in a body. Later requests send them unchanged, so they are encoded once.
+
+    Items that are added together become one piece of JSON. Pieces are not joined: that would copy megabytes for each request.
+    """
 
     def __init__(self) -> None:
-        self._json = b""
+        self._pieces: list[Raw] = []
 
     def extend(self, items: Iterable[Any]) -> None:
-        self._json = b",".join(filter(None, [self._json, *map(to_bytes, items)]))
+        if piece := b",".join(map(to_bytes, items)):
+            self._pieces.append(Raw(piece))
 
     def to_items(self) -> list[Any]:
-        """Return one raw item for a body that stands for all of them, or none if there are no items."""
-        return [Raw(self._json)] if self._json else []
+        """Return raw items for a body. Each stands for the items that were added together."""
+        return list(self._pieces)
 
 
 class EncodedMessages:

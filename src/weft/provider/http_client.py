@@ -88,7 +88,7 @@ class HttpClient:
         `ConnectTimeoutError`, `TooManyConnectionsError`, `TimeoutError` if the server does not read the request, and
         another `OSError` if the connection breaks off.
         """
-        origin, request = self._encode(url, headers, body)
+        origin, head = self._encode_head(url, headers, len(body))
         try:
             async with asyncio.timeout(connect):
                 await self._slots.acquire()
@@ -97,7 +97,7 @@ class HttpClient:
         connection: HttpConnection | None = None
         try:
             connection = self._find_idle(origin) or await self._connect(origin, connect)
-            await connection.send(request, write)
+            await connection.send(head, body, write)
             yield connection
         finally:
             self._slots.release()
@@ -110,8 +110,8 @@ class HttpClient:
             for connection in self._idle.popitem()[1]:
                 connection.abort()
 
-    def _encode(self, url: str, headers: Mapping[str, str], body: bytes) -> tuple[Origin, bytes]:
-        """Return where a request goes and its bytes. A user and a password in the URL become a header."""
+    def _encode_head(self, url: str, headers: Mapping[str, str], length: int) -> tuple[Origin, bytes]:
+        """Return where a request with a body of this length goes, and its head. A user and a password in the URL become a header."""
         parts, origin = parse_origin(url)
         if not is_loopback_host(origin.host):
             origin = replace(origin, proxy=find_proxy(url, self._environment) or "")
@@ -122,8 +122,8 @@ class HttpClient:
         if origin.proxy and origin.scheme == "http":
             target = f"http://{origin.authority}{target}"
             sent |= _to_proxy_login(origin.proxy)
-        sent["content-length"] = str(len(body))
-        return origin, encode_head(f"POST {target} HTTP/1.1", sent) + body
+        sent["content-length"] = str(length)
+        return origin, encode_head(f"POST {target} HTTP/1.1", sent)
 
     def _find_idle(self, origin: Origin) -> HttpConnection | None:
         """Return a connection that is open already, the one that was used last."""
@@ -177,7 +177,7 @@ class HttpClient:
             host = f"[{origin.host}]" if ":" in origin.host else origin.host
             headers = {"host": f"{host}:{origin.port}", **_to_proxy_login(origin.proxy)}
             head = encode_head(f"CONNECT {host}:{origin.port} HTTP/1.1", headers)
-            await connection.send(head, seconds)
+            await connection.send(head, b"", seconds)
             await connection.receive_head()
             if connection.status not in SUCCESS:
                 raise ConnectFailedError(f"the proxy answered with status {connection.status}")

@@ -12,6 +12,7 @@ IDLE_SECONDS: Final = 5.0  # servers close idle connections, too, and many do so
 MAX_HEAD_BYTES: Final = 100_000
 PULSE_SECONDS: Final = 0.01
 MAX_UNREAD_BYTES: Final = 1 << 18
+MAX_JOINED_BYTES: Final = 1 << 16  # up to here, a copy costs less than another system call
 FIRST_FINAL_STATUS: Final = 200  # a lower one announces another response
 NO_ENCODING: Final = "identity"
 DECOMPRESSED: Final = frozenset({"gzip", "x-gzip", "deflate"})
@@ -179,7 +180,7 @@ class HttpConnection(asyncio.Protocol):
             raise ConnectionBrokenError("the server closed it")
         return self._transport
 
-    async def send(self, request: bytes, seconds: float) -> None:
+    async def send(self, head: bytes, body: bytes, seconds: float) -> None:
         """Send a request. Raise `TimeoutError` if the server did not read it within `seconds`.
 
         A server may answer, and even close the connection, before it has read everything.
@@ -189,7 +190,11 @@ class HttpConnection(asyncio.Protocol):
         self._head_bytes, self._has_head, self._is_complete = 0, False, False
         self._body, self._unread, self._error = [], 0, None
         self._encoding, self._decompressor = NO_ENCODING, None
-        self.transport.write(request)
+        if len(body) <= MAX_JOINED_BYTES:
+            self.transport.write(head + body)
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
         if self._must_send():
             async with asyncio.timeout(seconds):
                 while self._must_send():

@@ -135,7 +135,7 @@ def pair_calls(history: Iterable[ModelMessage], shape: ShapeId = to_plain_id) ->
 
 
 def pair_more_calls(messages: Sequence[ModelMessage], ids: UniqueIds) -> list[ModelMessage]:
-    """Do the same for messages that follow others, whose calls have these ids."""
+    """Pair the calls of messages that continue a history. `ids` has assigned the ids of its calls."""
     paired: list[ModelMessage] = []
     for index, message in enumerate(messages):
         if isinstance(message, ToolModelMessage):

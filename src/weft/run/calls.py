@@ -34,7 +34,7 @@ from weft.model.permission import CallRef, PermissionRequest
 from weft.model.session import SessionInfo
 from weft.model.verdict import CallEvidence
 from weft.permission.gate import CallOrigin, PermissionCaller
-from weft.permission.rules import ask_before_named, ask_before_writers, judge, to_rulesets
+from weft.permission.rules import add_questions, judge, to_rulesets
 from weft.plugin.hooks import Hooks
 from weft.provider.chunk import ToolCall
 from weft.run.answer import AnswerQueue, PendingAnswer
@@ -223,20 +223,28 @@ def make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo, call: Cal
         always: tuple[str, ...] = (),
         metadata: dict[str, Any] | None = None,
     ) -> None:
+        details = metadata or {}
+        added = add_questions(
+            caller.rulesets,
+            permission,
+            patterns,
+            may_write=details.get("mayWrite", ()),
+            perhaps=details.get("perhaps", ()),
+        )
+        if added.reasons:
+            why = dict.fromkeys((*details.get("why", ()), *added.reasons.values()))
+            details = {**details, "why": list(why)}
         request = PermissionRequest(
             id=runtime.mint.permission(),
             session_id=session.id,
             permission=permission,
             patterns=patterns,
-            metadata=metadata or {},
+            metadata=details,
             always=always,
             tool=call,
         )
-        details = metadata or {}
-        rulesets = ask_before_writers(caller.rulesets, permission, details.get("mayWrite", ()))
-        rulesets = ask_before_named(rulesets, permission, details.get("perhaps", ()))
         await runtime.gate.let_pass(
-            request, caller if rulesets is caller.rulesets else replace(caller, rulesets=rulesets)
+            request, replace(caller, rulesets=added.rulesets, added_reasons=added.reasons)
         )
 
     caller = PermissionCaller(

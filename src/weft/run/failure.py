@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from weft.context.exclusions import make_refusal_mark
+from weft.context.exclusions import make_attempt_mark
 from weft.errors import (
     DeadlineError,
     ModelNotFoundError,
@@ -96,5 +96,5 @@ def to_attempt_failure(error: ProviderError, model: ModelRef) -> AnyFailure:
     failure = to_failure(error)
     if not isinstance(failure, ApiFailure):
         return failure
-    metadata = (failure.data.metadata or {}) | make_refusal_mark(error.kind, model)
+    metadata = (failure.data.metadata or {}) | make_attempt_mark(error.kind, model)
     return replace(failure, data=replace(failure.data, metadata=metadata))

@@ -2,7 +2,7 @@
 
 A listener of `deltas` understands growth and receives each piece of a text as it arrives. A listener of `whole` parts receives the
 whole part at most ten times a second: sent with every piece, as OpenCode 1.1.34 does, a long answer costs gigabytes. A listener
-of `view`s is our page: it receives text as rendered blocks, and messages of the sessions that it shows only.
+of `view`s is our page: it receives text as rendered blocks, and only the messages of the sessions that it shows.
 """
 
 import asyncio
@@ -158,7 +158,8 @@ class EventCounter:
         self.closed = 0
         self.listeners = 0
         self.ended = False
-        # True from the first such listener to any feed on, also after it has left: one that reconnects needs what happened meanwhile.
+        # Whether a page, or a listener of deltas, has ever listened to any feed. It stays true after it has left: one that reconnects
+        # needs what happened meanwhile.
         self.has_pages = False
         self.has_delta_listeners = False
 
@@ -400,7 +401,8 @@ class EventFeed:
             if has_views:
                 self._views.grow(event, self._growing_parts.get(event.part_id))
             return
-        # Most other events are the same for every listener; those about messages are not the same for a page.
+        # If a page listens, it gets a frame of its own, after the text that grew before the event. Otherwise one frame is for all; but a
+        # page that comes later must not receive an event about messages in this form.
         is_detail = isinstance(event, MessageUpdated | MessageRemoved | PartRemoved | SessionDiffed)
         audience = PLAIN if has_views or is_detail else None
         match event:
@@ -460,7 +462,7 @@ class EventFeed:
         return self.position() - sum(frame.number > number for frame in self._frames)
 
     def number_at(self, position: int) -> int | None:
-        """Return the number of the next event at a position, None if there is nothing new."""
+        """Return the number of the next event at a position: None if there is nothing new, 0 if it is no longer held."""
         if position == self.position():
             return None
         return self._frames[position - self._dropped].number if position >= self._dropped else 0

@@ -53,8 +53,14 @@ from weft.version import VERSION
 IDLE_CHECK_SECONDS: Final = 60.0
 SHUTDOWN_POLL_SECONDS: Final = 1.0
 MAX_PATH_LENGTH: Final = 4096
-STREAM_PATHS: Final = ("/event", "/global/event", "/weft/view/event", "/tui/control/next")
-# A run may need one of these calls before it can end.
+STREAM_PATHS: Final = (
+    "/event",
+    "/global/event",
+    "/weft/view/event",
+    "/tui/control/next",
+    "/s/{shareID}/live",
+)
+# Calls that a run may need before it can end, and the log of clients.
 ALLOWED_DURING_SHUTDOWN: Final = frozenset(
     {
         "permission.reply",
@@ -64,6 +70,10 @@ ALLOWED_DURING_SHUTDOWN: Final = frozenset(
         "session.abort",
         "weft.permission.reply",
         "weft.session.abort",
+        "weft.clientTool.accept",
+        "weft.clientTool.ask",
+        "weft.clientTool.report",
+        "weft.clientTool.finish",
         "app.log",
     }
 )

@@ -57,7 +57,8 @@ class ServerEventStream:
 
     With `ends_with_feed` the stream ends when its feed does: a client of OpenCode then reconnects and reads everything again.
     With a cluster, a listener that resumes gets what it missed from the log: `find_feed` returns the feed of an event in it, None
-    if the listener does not listen to that. With `missed`, a listener also resumes if the feeds no longer hold what it
+    if the listener does not listen to that. Without it, as for views, the listener is told to read everything again: the log has events, and
+    not what pages show of them. With `missed`, a listener also resumes if the feeds no longer hold what it
     missed, as after a restart.
     """
 
@@ -180,19 +181,24 @@ class ServerEventStream:
             early += [(feed, growth) for growth in feed.early.list_unlogged()]
         till, start = self._counter.position, b"id: " + self._counter.make_id().encode() + b"\n"
         connected = self._to_frame(CONNECTED_BODY)
-        if last is not None and known:
+        find_feed = self._find_feed
+        if last is not None and known and find_feed is not None:
             with suppress(CursorLostError):
-                missed = self._to_missed(last, await cluster.read(last.position, till), early)
+                missed = self._to_missed(last, await cluster.read(last.position, till), early, find_feed)
                 return connected + (missed if last.position < till or early else b"")
         return connected + start + self._to_frame(encode_resync("too old"))
 
     def _to_missed(
-        self, last: EventID, events: Sequence[SharedEvent], early: Sequence[tuple[EventFeed, PartGrew]]
+        self,
+        last: EventID,
+        events: Sequence[SharedEvent],
+        early: Sequence[tuple[EventFeed, PartGrew]],
+        find_feed: FindFeed,
     ) -> bytes:
         """Return the frames of events that a listener missed, then of growth that is not in the log yet."""
         frames: list[bytes] = []
         for event in events:
-            feed = self._find_feed(event.directory, event.session) if self._find_feed is not None else None
+            feed = find_feed(event.directory, event.session)
             if feed is None:
                 continue
             body: bytes | None = event.body

@@ -6,7 +6,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.errors import DocumentError
 from weft.model.ids import SessionID
 from weft.model.share import Share, ShareTarget
 from weft.model.wire import Wire, always, from_plain, to_plain
@@ -127,8 +126,5 @@ def to_share(record: ShareRecord, *, known: bool = True) -> Share:
 def _parse_list(stored: object) -> ShareList:
     if stored is None:
         return ShareList()
-    try:
-        return from_plain(stored, ShareList, where="the list of shares")
-    except DocumentError as error:
-        # Never treat it as empty: the shares in it could not be revoked any more.
-        raise DocumentError(".weft/kept/sharing/book.json", error.reason) from error
+    # Never treat one that cannot be read as empty: the shares in it could not be revoked any more.
+    return from_plain(stored, ShareList, where=f"the list of shares ({'/'.join(RECORDS_KEY)})")

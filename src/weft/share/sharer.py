@@ -61,6 +61,17 @@ class Sharer:
                 return await self._mark_shared(record)
             return await self._mark_shared(await self._create(info, terms))
 
+    async def check_share(self, session: SessionID, terms: ShareTerms) -> None:
+        """Raise what `share` would raise before it sends anything."""
+        id = SessionID(check_id("session", session))
+        await self._context.store.get_session(id)
+        self._context.settings.check()
+        record = await self._records.find_for_session(id)
+        if record is None or record.is_expired(self._context.clock.now()):
+            self._choose_server(terms)
+        else:
+            _check_terms(record, terms)
+
     async def preview_share(
         self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS
     ) -> SharePreview:
@@ -147,36 +158,43 @@ class Sharer:
             await self._context.journal.commit(warning)
 
     async def _create(self, info: SessionInfo, terms: ShareTerms) -> ShareRecord:
-        settings, now = self._context.settings, self._context.clock.now()
-        if terms.expires is not None and terms.expires <= now:
-            raise InvalidInputError("expires", "that time is over")
+        server = self._choose_server(terms)
         record = ShareRecord(
             id=new_share_id(),
             session_id=info.id,
             url="",
             secret=secrets.token_hex(SECRET_BYTES),
             target="server",
-            created=now,
+            created=self._context.clock.now(),
             expires=terms.expires,
             redact=terms.redact,
             attachments=terms.attachments,
         )
+        if server is not None:
+            return await self._create_remote(record, server)
+        record = replace(record, url=f"{self._context.settings.host}/s/{record.id}")
+        await self._records.add(record)
+        return record
+
+    def _choose_server(self, terms: ShareTerms) -> str | None:
+        """Return the address of the share server, None for our own pages.
+
+        Raise `InvalidInputError` if there is no place to share to, or no time left.
+        """
+        settings = self._context.settings
+        if terms.expires is not None and terms.expires <= self._context.clock.now():
+            raise InvalidInputError("expires", "that time is over")
         if terms.to == "server" or (not terms.to and settings.host):
             if not settings.host:
                 raise InvalidInputError(
                     "to", "no server of ours shows pages", hint="start one: weft serve --share"
                 )
-            record = replace(record, url=f"{settings.host}/s/{record.id}")
-            await self._records.add(record)
-            return record
+            return None
         if not (terms.to or settings.server):
             raise InvalidInputError(
                 "to", "there is no place to share to, and nothing was sent", hint=NO_TARGET_HINT
             )
-        address = (
-            check_address(terms.to, "to") if terms.to else check_address(settings.server, "enterprise.url")
-        )
-        return await self._create_remote(record, address)
+        return check_address(terms.to, "to") if terms.to else check_address(settings.server, "enterprise.url")
 
     async def _create_remote(self, record: ShareRecord, server: str) -> ShareRecord:
         """Create a share on another server. When this returns it is complete there; on failure it does not exist."""

@@ -33,6 +33,8 @@ class ShareSync:
         self._outdated = True  # another process may have shared a session since the shares were read
         self._wake = asyncio.Event()
         self._unsent: set[SessionID] = set()
+        # `catch_up` must not overtake what `follow` is just finding or sending.
+        self._finding, self._sending = asyncio.Lock(), asyncio.Lock()
         # Most sessions are not shared. Called for each event, this costs less than a listener that wakes up for it.
         bus.watch(self._note)
 
@@ -56,11 +58,17 @@ class ShareSync:
 
     async def flush(self) -> None:
         """Send the sessions that have unsent changes."""
-        for session in list(self._unsent):
-            sender = self._senders.get(session)
-            self._unsent.discard(session)
-            if sender is not None:
-                await self._try_send(sender)
+        async with self._sending:
+            for session in list(self._unsent):
+                sender = self._senders.get(session)
+                self._unsent.discard(session)  # now, because it may change while it is sent
+                if sender is None:
+                    continue
+                try:
+                    await self._try_send(sender)
+                except BaseException:
+                    self._unsent.add(session)
+                    raise
 
     async def catch_up(self) -> None:
         """Send everything that was not sent yet. OpenCode loses this when a process ends, and so loses a short run completely."""
@@ -87,12 +95,18 @@ class ShareSync:
 
     async def _find_unsent(self) -> None:
         """Find the shared sessions that changed."""
-        self._wake.clear()
-        if self._outdated:
-            self._outdated = False
-            await self._load_shares()
-        self._unsent |= self._changed & self._senders.keys()
-        self._changed.clear()
+        async with self._finding:
+            self._wake.clear()
+            changed, self._changed = self._changed, set()  # what changes from now on is found the next time
+            if self._outdated:
+                self._outdated = False
+                try:
+                    await self._load_shares()
+                except BaseException:  # cancelled, and `catch_up` follows
+                    self._outdated = True
+                    self._changed |= changed
+                    raise
+            self._unsent |= changed & self._senders.keys()
 
     async def _load_shares(self) -> None:
         now = self._context.clock.now()

@@ -36,7 +36,7 @@ class SnapshotArchive:
         return (self._read_tree(directory) or {}).get(name)
 
     def read_contents(self, oids: Collection[str]) -> dict[str, bytes]:
-        """Return the contents that exist and are not damaged, by their names."""
+        """Return the contents that exist and are not damaged, by their ids."""
         return dict(self._objects.read(oids))
 
     def _read_tree(self, oid: str) -> dict[bytes, FileEntry] | None:

@@ -98,7 +98,7 @@ class SnapshotReader(Protocol):
         ...
 
     def read_contents(self, oids: Collection[str]) -> dict[str, bytes]:
-        """Return the contents that exist and are not damaged, by their names."""
+        """Return the contents that exist and are not damaged, by their ids."""
         ...
 
 

@@ -27,13 +27,15 @@ async def open_store(
     damaged: Callable[[Damage], None] | None = None,
     cache: str | None = None,
     principal: str | None = None,
+    opened: Store | None = None,
 ) -> AsyncIterator[Store]:
     """Open the store at `file:<path>`, `sqlite:<path>` or `postgres://<host>/<database>`, or an empty one at `memory:`.
 
     `root_commit` returns the first commit of a checkout; only sessions of the oldest versions need it.
     `damaged` is called once for each document that turns out to be unreadable. A store whose search index is not part of it has
     the index below the directory `cache`, or in memory without one. With a `principal`, a database that can restricts what it
-    shows; `open_owned_store` is the store of a principal in any kind of store.
+    shows; `open_owned_store` is the store of a principal in any kind of store. `opened` is the same store without a principal, if it
+    is open: a store that has connections then uses those.
     """
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon and not rest.strip("/"):
@@ -53,9 +55,13 @@ async def open_store(
         async with open_sqlite_store(parse_store_path(url), damaged=damaged) as database:
             yield database
     elif scheme in ("postgres", "postgresql") and colon:
-        from weft.store.postgres.store import open_postgres_store  # noqa: PLC0415  only the chosen store is imported
+        from weft.store.postgres.store import (  # noqa: PLC0415  only the chosen store is imported
+            PostgresStore,
+            open_postgres_store,
+        )
 
-        async with open_postgres_store(url, damaged=damaged, principal=principal) as postgres:
+        whole = opened if isinstance(opened, PostgresStore) else None
+        async with open_postgres_store(url, damaged=damaged, principal=principal, opened=whole) as postgres:
             yield postgres
     else:
         raise InvalidInputError(
@@ -70,11 +76,14 @@ async def open_owned_store(
     *,
     damaged: Callable[[Damage], None] | None = None,
     cache: str | None = None,
+    opened: Store | None = None,
 ) -> AsyncIterator[Store]:
-    """Open what belongs to a principal in the store at a URL, as a store of its own."""
+    """Open what belongs to a principal in the store at a URL, as a store of its own. `opened` is the whole store, if it is open."""
     from weft.store.ownership import OwnedStore  # noqa: PLC0415  few servers have principals
 
-    async with open_store(url, damaged=damaged, cache=cache, principal=principal.name) as store:
+    async with open_store(
+        url, damaged=damaged, cache=cache, principal=principal.name, opened=opened
+    ) as store:
         yield OwnedStore(store, principal.name, max_running=principal.limits.sessions)
 
 

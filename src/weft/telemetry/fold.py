@@ -34,10 +34,12 @@ from weft.model.part import (
     count_input,
 )
 from weft.model.session import Idle
+from weft.model.spending import Charge
 from weft.telemetry import conventions
 from weft.telemetry.record import Attributes, Measurement, Record, SpanEvent, SpanRecord
 
 RandomBytes = Callable[[int], bytes]
+NO_TOKENS: Final = Tokens()
 
 
 def new_id(random_bytes: RandomBytes, size: int = 8) -> int:
@@ -96,24 +98,34 @@ class StepRecord:
 
     # --- totals ---
 
-    def has_counts(self) -> bool:
-        """Return True if the provider reported token counts."""
-        return all(part.counted for part in self.parts.values() if isinstance(part, StepFinishPart))
+    def is_counted(self) -> bool:
+        """Return True if all tokens are known: the answer has ended, and the provider reported them."""
+        return self.message.time.completed is not None and all(
+            charge.counted for charge in (self.message, *self._list_charges())
+        )
 
     def sum_tokens(self) -> Tokens:
-        return add_tokens(part.tokens for part in self.parts.values() if isinstance(part, StepFinishPart))
+        return add_tokens(charge.tokens for charge in self._list_charges())
 
     def sum_cost(self) -> Decimal | None:
-        """Return the cost, or None if a price is unknown."""
-        ends = [part for part in self.parts.values() if isinstance(part, StepFinishPart)]
-        priced = all(part.priced for part in ends)
-        return sum((part.cost for part in ends), Decimal(0)) if priced else None
+        """Return the cost, or None if it is unknown: the answer has not ended, or a price or a count is missing."""
+        charges = self._list_charges()
+        if self.message.time.completed is None or not all(each.priced for each in (self.message, *charges)):
+            return None
+        return sum((charge.cost for charge in charges), Decimal(0))
+
+    def _list_charges(self) -> list[Charge]:
+        """Return the ends of the step; the message if there are none, as for an answer that was aborted while the model thought."""
+        ends: list[Charge] = [part for part in self.parts.values() if isinstance(part, StepFinishPart)]
+        return ends or [self.message]
 
     def get_end(self) -> int:
         return max(self.message.time.completed or 0, self.last)
 
     def get_answer_end(self) -> int:
-        """Return when the model finished its answer. No event says so: take the end of the last text or the last call."""
+        """Return when the model finished its answer. No event says so: with calls, take the end of the last text or the start of the
+        last call, whichever is later; without calls, the end of the step.
+        """
         times = [self.message.time.created]
         for part in self.parts.values():
             match part:
@@ -177,7 +189,7 @@ class StepRecord:
             kind="client",
             start=self.message.time.created,
             end=self.get_answer_end(),
-            attributes=attributes | (to_usage_attributes(self.sum_tokens()) if self.has_counts() else {}),
+            attributes=attributes | (to_usage_attributes(self.sum_tokens()) if self.is_counted() else {}),
             events=tuple(self._iterate_retries()),
             error=self.find_error(),
         )
@@ -236,9 +248,7 @@ class StepRecord:
         yield Measurement(
             name=conventions.DURATION, value=duration / 1000, attributes=request | error_attributes
         )
-        if not any(isinstance(part, StepFinishPart) for part in self.parts.values()):
-            return
-        if self.has_counts():
+        if tokens != NO_TOKENS and self.is_counted():
             totals = (("input", count_input(tokens)), ("output", tokens.output + tokens.reasoning))
             for kind, count in totals:
                 attributes = request | {conventions.TOKEN_TYPE: kind}
@@ -249,7 +259,8 @@ class StepRecord:
         if count_input(tokens):
             rate = tokens.cache.read / count_input(tokens)
             yield Measurement(name=conventions.CACHE_RATE, value=rate, attributes=model)
-        if (cost := self.sum_cost()) is not None:
+        cost = self.sum_cost()
+        if cost is not None and (cost or tokens != NO_TOKENS):
             yield Measurement(name=conventions.COST, value=float(cost), attributes=model)
 
 
@@ -262,6 +273,9 @@ def iterate_token_kinds(tokens: Tokens) -> Iterator[tuple[str, int]]:
 
 
 def to_usage_attributes(tokens: Tokens) -> Attributes:
+    """Return the attributes of a usage. No answer takes zero tokens, so all zeros means that none was reported."""
+    if tokens == NO_TOKENS:
+        return {}
     return {
         conventions.INPUT_TOKENS: count_input(tokens),
         conventions.OUTPUT_TOKENS: tokens.output + tokens.reasoning,
@@ -300,14 +314,14 @@ class RunRecord:
         self.error: str | None = None
         self.is_cut_off = False
 
-    def count(self, step: StepRecord) -> None:
+    def add_step(self, step: StepRecord) -> None:
         """Add a finished step to the run's totals."""
         self.finished.add(step.message.id)
         self.last = step
         self.end = max(self.end, step.get_end())
         self.error = step.find_error()
         self.tokens = add_tokens((self.tokens, step.sum_tokens()))
-        self.counted &= step.has_counts()
+        self.counted &= step.is_counted()
         cost = step.sum_cost()
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
@@ -481,7 +495,7 @@ class TelemetryFold:
             part = step.parts[id]
             assert isinstance(part, ToolPart), "only calls are open"
             yield step.to_call_span(run.trace, part, content=self._content)
-        run.count(step)
+        run.add_step(step)
         yield step.to_request_span(run.trace, content=self._content)
         yield step.to_span(run.trace, run.id)
         yield from step.measure()

@@ -18,10 +18,10 @@ from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.file_listing import TRUNCATED_NOTE, find_ripgrep, list_files, matches_glob, run_search
 from weft.tool.inputs import GrepInput
 from weft.tool.paths import ToolPath, resolve_path
+from weft.tool.truncate import MAX_BYTES
 
 MAX_MATCHES: Final = 100
 MAX_LINE_LENGTH: Final = 2000
-MAX_BYTES: Final = 51200
 MAX_SEARCH_OUTPUT_BYTES: Final = 16 << 20
 # The exit code of ripgrep and of the script if a file could not be read.
 INACCESSIBLE_CODE: Final = 2

@@ -14,9 +14,9 @@ from weft.tool.contract import Attachment, ToolContext, ToolResult
 from weft.tool.files import Stamp, TextFile, open_plain_file, stamp_of, with_tool_errors
 from weft.tool.inputs import ReadInput
 from weft.tool.paths import ToolPath, format_title, resolve_path
+from weft.tool.truncate import MAX_BYTES
 
 MAX_LINE_LENGTH: Final = 2000
-MAX_BYTES: Final = 51200
 PREVIEW_LINES: Final = 20
 SNIFF_BYTES: Final = 4096
 MAX_UNPRINTABLE_SHARE: Final = 0.3

@@ -133,9 +133,10 @@ def describe_task(audience: Audience) -> str | None:
     return read_text("task").replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
 
 
-# `jobs` is watched: a job that it stops may change files while it ends. The model chooses the deadline of a shell command, that of a
-# task includes all sessions below it, and each call of a batch has its own. Hidden are `invalid`, which answers broken calls, `list`,
-# which attaches directories to prompts, and `multiedit`, which is there for models that were trained on it.
+# `jobs` is watched: a job that it stops may change files while it ends. Three limit their own time: the model chooses the deadline of
+# a shell command, a task takes as long as the sessions below it, and each call of a batch has a deadline. Hidden are `invalid`,
+# which answers broken calls, `list`, which attaches directories to prompts, and `multiedit`, which is there for models that were trained
+# on it.
 QUESTION = declare("question", QuestionInput, "question:question", watch_all=False)
 BASH = make_bash_tool(DEFAULT_COMMAND_TIMEOUT_MS)
 READ = declare("read", ReadInput, "read:read", watch_all=False)

@@ -18,6 +18,7 @@ from weft.model.trust import HeldItem, TrustChange, TrustReason, TrustReport
 from weft.model.wire import encode
 from weft.project.checkout import find_checkout
 from weft.trust.fingerprint import find_root, take_fingerprint
+from weft.trust.looser import list_looser
 from weft.trust.records import TrustRecord, TrustRecords
 
 TRUSTED_KEY = ("experimental", "weft", "trusted")
@@ -58,9 +59,14 @@ class ProjectTrust:
         return TrustStatus(trusted=not record.refused, why="refused" if record.refused else "given")
 
     def list_held_back(self) -> list[HeldItem]:
-        """Return everything of the project that has no effect while it is not trusted."""
+        """Return everything of the project that is held back while it is not trusted."""
         untrusted = replace(self._scope, trusted=False)
         return list_held_back(load_config(untrusted), untrusted)
+
+    def list_looser(self) -> list[HeldItem]:
+        """Return the settings of the project that are looser than the person's, and have no effect while it is not trusted."""
+        untrusted = replace(self._scope, trusted=False)
+        return list_looser(load_config(untrusted), untrusted)
 
     def take_fingerprint(self) -> Fingerprint:
         """Return the fingerprint of the current content. Take it before showing anything, so that it is what the person saw."""
@@ -124,6 +130,7 @@ def make_report(project: ProjectTrust) -> TrustReport:
         why=status.why,
         changes=status.changes,
         held=tuple(project.list_held_back()),
+        looser=tuple(project.list_looser()),
         fingerprint=fingerprint,
     )
 
@@ -161,9 +168,9 @@ def list_held_back(loaded: LoadedConfig, scope: ConfigScope) -> list[HeldItem]:
     ]
 
 
-def to_warning(scope: ConfigScope, held: list[HeldItem]) -> ConfigError:
-    """Return a one-line warning that names what was held back."""
+def to_warning(scope: ConfigScope, held: list[HeldItem], fate: str = "held back") -> ConfigError:
+    """Return a one-line warning that names what was held back, or had another fate."""
     names = [f"{item.kind} {item.name}" for item in held]
     more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
-    message = f"not trusted, so held back: {', '.join(names[:MAX_SHOWN])}{more}; see: weft trust --show"
+    message = f"not trusted, so {fate}: {', '.join(names[:MAX_SHOWN])}{more}; see: weft trust --show"
     return ConfigError(find_root(scope), message)

@@ -425,7 +425,7 @@ COMMANDS: Final[dict[str, ChatCommand]] = {
     "permissions": ChatCommand("[revoke ID]", "list grants, or take one back", show_permissions),
     "trust": ChatCommand("[yes]", "show what the project brings along, or trust it", trust),
     "tree": ChatCommand("", "show the session with its child sessions", show_tree),
-    "search": ChatCommand("WORDS", "find words in all sessions", search),
+    "search": ChatCommand("WORDS", "find words in the sessions of the project", search),
     "share": ChatCommand("", "share the session", share),
     "unshare": ChatCommand("", "stop sharing the session", unshare),
     "export": ChatCommand("[FILE]", "write the session into a file", export),

@@ -22,7 +22,7 @@ from weft.worktree.repository import MERGED_PREFIX, Worktree, WorktreeRepository
 
 MAX_LISTED_PATHS = 10
 SHORT_ID_LENGTH = 12
-# What the last merge into this checkout changed. Git keeps refs below this prefix for each checkout separately.
+# What the last undoable merge into this checkout changed. Git keeps refs below this prefix for each checkout separately.
 UNDO_REF = "refs/worktree/weft/merged"
 LAST_MERGE = "the last merge"
 
@@ -72,7 +72,7 @@ class _TreeChange(Struct, frozen=True, kw_only=True):
 def merge_worktree(
     repository: WorktreeRepository, worktree: Worktree, *, message: str | None = None, again: bool = False
 ) -> MergeResult:
-    """Merge a worktree; commit the result if `message` is given. Raise `ConflictError`, without changing anything.
+    """Merge a worktree; commit the result if `message` is given. On a conflict raise `ConflictError` and change nothing.
 
     Only changes since the last merge are applied, or all of them if `again`.
     """
@@ -170,12 +170,16 @@ def _record_merge(git: WorktreeGit, before: str, after: str, refs: list[_MergedR
 def _restore_refs(git: WorktreeGit, record: str) -> None:
     """Let the work that was merged count as not merged again, unless it was merged once more since."""
     for ref in msgspec.json.decode(git.get_message(record), type=list[_MergedRef]):
-        if ref.old and git.find_commit(MERGED_PREFIX + ref.name) == ref.new:
+        if git.find_commit(MERGED_PREFIX + ref.name) != ref.new:
+            continue
+        if ref.old:
             git.put_ref(MERGED_PREFIX + ref.name, ref.old)
+        else:
+            git.delete_ref(MERGED_PREFIX + ref.name)
 
 
 def undo_merge(repository: WorktreeRepository) -> MergeResult:
-    """Take back the last merge into this checkout, all or nothing. Changes that the person made since are kept.
+    """Take back the last undoable merge into this checkout, all or nothing. Changes that the person made since are kept.
 
     Raise `NotFoundError` if there is none, `ConflictError` if the person changed the same lines since.
     """

@@ -24,7 +24,7 @@ def test_an_editor_is_told_why_a_permission_is_asked_for() -> None:
     metadata: dict[str, object] = {"why": ["it may change files"], "mayWrite": ["make"], "command": "make"}
     [content] = describe(metadata)
     assert isinstance(content, ContentToolCallContent)
-    assert content == to_text_content("asked because: it may change files\nmay write: make")
+    assert content == to_text_content("asked because: it may change files\nmay change files: make")
 
 
 def test_a_request_without_a_reason_has_no_text() -> None:

@@ -82,6 +82,21 @@ from weft.errors import WeftError
             "weft session list --help explains its arguments",
         ),
         (
+            "session list -n ²",
+            "weft session list: -n/--max-count: '²' is not a whole number",
+            "weft session list --help explains its arguments",
+        ),
+        (
+            "run --max-tokens ² go",
+            "weft run: --max-tokens: '²' is not a whole number above 0",
+            "weft run --help explains its arguments",
+        ),
+        (
+            "run --max-cost ² go",
+            "weft run: --max-cost: '²' is not an amount of dollars such as 1.50",
+            "weft run --help explains its arguments",
+        ),
+        (
             "serve --port 99999",
             "weft serve: --port: '99999' is not a port: write a number from 0 to 65535",
             "weft serve --help explains its arguments",

@@ -20,7 +20,7 @@ def test_a_permission_question_shows_its_parts_and_reasons() -> None:
         "  • cd ..",
         "  • rm *.o",
         "    asked because: it may write outside of the project",
-        "    may write: rm *.o",
+        "    may change files: rm *.o",
         "  allow [o]nce, [a]lways, for this [t]urn or [p]roject, or [r]eject (and say what instead)? ",
     ]
 

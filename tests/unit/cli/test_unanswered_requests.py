@@ -14,6 +14,6 @@ def test_an_unanswered_request_is_reported_with_its_reasons_and_how_to_allow_it(
     assert list(unanswered.to_lines(Paint(io.StringIO()))) == [
         "refused: nobody was there to allow bash cd .., rm *.o",
         "         asked because: it may write outside of the project",
-        "         may write: rm *.o",
+        "         may change files: rm *.o",
         "         weft permission reply per_1 once   (or always), then continue with weft run -c",
     ]

@@ -145,7 +145,7 @@ def test_whatever_front_matter_contains_is_json_or_refused(raw: bytes) -> None:
 
 @given(raw=damaged_bytes(AGENT, YAML))
 @IN_ONE_DIRECTORY
-def test_no_definition_stops_loading(home: Any, raw: bytes) -> None:
+def test_a_damaged_definition_does_not_keep_others_from_loading(home: Any, raw: bytes) -> None:
     for place in ("agent/bad.md", "command/bad.md", "mode/bad.md"):
         home.write(home.project / ".opencode" / place, raw)
     home.write(home.project / ".opencode" / "agent" / "good.md", "Good.")

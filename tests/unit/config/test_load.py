@@ -326,7 +326,8 @@ def test_an_mcp_server_may_be_split_across_layers(home: Any) -> None:
 
 
 def test_an_incomplete_entry_is_reported_for_the_layer_that_began_it(home: Any) -> None:
-    path = home.write(home.project / "opencode.json", '{\n"command": {"c": {"agent": "build"}}}')
+    path = home.write(home.config / "opencode.json", '{\n"command": {"c": {"agent": "build"}}}')
+    home.write(home.project / "opencode.json", '{"command": {"c": {"description": "weave"}}}')
     loaded = home.load()
     assert [str(error) for error in loaded.problems] == [f'{path}:2:13: command.c: "template" is missing']
     assert loaded.config.command == {}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from given.models import CLAUDE, GPT
-from weft.context.exclusions import can_exclude, exclude_refused, make_refusal_mark
+from weft.context.exclusions import can_exclude, exclude_refused, make_attempt_mark
 from weft.context.history import to_model_messages
 from weft.errors import FaultKind
 from weft.model.catalog import Model
@@ -79,7 +79,7 @@ def answer_message(name: str, model: Model = CLAUDE, *extra: AnyPart) -> Message
 
 
 def refusal_part(name: str, kind: FaultKind, model: Model = CLAUDE) -> RetryPart:
-    mark = {"url": "http://api.test/v1"} | make_refusal_mark(
+    mark = {"url": "http://api.test/v1"} | make_attempt_mark(
         kind, ModelRef(provider_id=model.provider_id, model_id=model.id)
     )
     error = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=mark))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from given.history_strategies import histories
 from given.models import CLAUDE, GPT
-from weft.context.exclusions import MEDIA, SIGNATURE, exclude_refused, make_refusal_mark
+from weft.context.exclusions import MEDIA, SIGNATURE, exclude_refused, make_attempt_mark
 from weft.context.history import since_compaction, to_model_messages
 from weft.context.notes import list_note_parts
 from weft.context.reminders import add_reminders
@@ -58,7 +58,7 @@ def _answer(
 def _parts(message: MessageWithParts, dice: Random) -> tuple[object, ...]:
     if dice.random() > 0.2:
         return message.parts
-    mark = make_refusal_mark(
+    mark = make_attempt_mark(
         dice.choice((SIGNATURE, MEDIA)), ModelRef(provider_id=CLAUDE.provider_id, model_id=CLAUDE.id)
     )
     failure = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=mark))

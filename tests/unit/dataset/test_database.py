@@ -1,6 +1,8 @@
 """The file of the dataset: it can be damaged, removed or not writable, and costs are exact."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.dataset.database import Dataset, DecimalSum
+from weft.dataset.database import DATASET_VERSION, Dataset, DecimalSum
 from weft.dataset.query import run_query
 from weft.dataset.tables import TABLES, list_columns
 from weft.errors import InvalidInputError
@@ -19,6 +21,7 @@ from weft.model.part import Moment, TextPart
 from weft.model.session import SessionInfo, SessionTime
 
 PROJECT = ProjectID("prj")
+GOLDEN = Path(__file__).parents[2] / "golden" / "dataset"
 
 
 def make_session(number: int, *, updated: int = 1, project: ProjectID = PROJECT) -> SessionInfo:
@@ -53,6 +56,19 @@ def dataset(tmp_path: Path) -> Iterator[Dataset]:
 
 def ask(dataset: Dataset, sql: str, project: ProjectID | None = PROJECT) -> tuple[tuple[object, ...], ...]:
     return run_query(dataset, QueryInput(sql=sql), project).rows
+
+
+def test_stored_tables_change_only_with_the_version(dataset: Dataset, tmp_path: Path) -> None:
+    """An existing file of the same version keeps its tables, and could not be filled any more.
+
+    If this fails, raise `DATASET_VERSION`, and store the statements below as the file of the new version.
+    """
+    dataset.find_stale([])
+    with closing(sqlite3.connect(tmp_path / "cache" / "dataset.db")) as connection:
+        rows = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, name"
+        ).fetchall()
+    assert [sql for (sql,) in rows] == (GOLDEN / f"v{DATASET_VERSION}.sql").read_text().splitlines()
 
 
 def test_only_changed_sessions_are_stale(dataset: Dataset) -> None:

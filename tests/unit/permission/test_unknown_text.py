@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from given.examples import examples
 from given.gate_harness import rules
 from weft.model.permission import mark_unknown
-from weft.permission.rules import ask_before_writers, evaluate, judge, matches, may_match, surely_matches
+from weft.permission.rules import (
+    MAY_CHANGE_FILES,
+    MAY_RUN_NAMED,
+    add_questions,
+    ask_before_writers,
+    evaluate,
+    judge,
+    matches,
+    may_match,
+    surely_matches,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +94,14 @@ def test_with_write_permission_or_a_rule_for_the_program_nothing_is_asked() -> N
     knower = (rules("*:*:allow", "edit:*:deny", "bash:make *:allow"),)
     assert ask_before_writers(knower, "bash", ["make test"]) == knower
     assert ask_before_writers(knower, "bash", []) == knower
+
+
+def test_an_added_question_has_a_reason_and_a_rule_of_the_agent_needs_none() -> None:
+    reader = (rules("*:*:allow", "edit:*:deny", "bash:rm *:deny", "bash:ls:ask"),)
+    patterns = ("make", "cat x", "ls", "rm x")
+    watched = add_questions(reader, "bash", patterns, may_write=["make"], perhaps=[])
+    assert watched.reasons == {"make": MAY_CHANGE_FILES}
+    named = add_questions(reader, "bash", patterns, may_write=["make"], perhaps=["rm y"])
+    assert named.reasons == {"make": MAY_CHANGE_FILES, "cat x": MAY_RUN_NAMED}
+    assert judge("bash", "cat x", named.rulesets).action == "ask"
+    assert add_questions(reader, "bash", patterns, may_write=[], perhaps=["cp"]).rulesets == reader

@@ -49,7 +49,7 @@ async def receive(*pieces: bytes) -> Answer:
     """Feed the pieces of a response. Return its status, headers and body, and the name of the error that ended it."""
     connection, transport = HttpConnection(Pulse()), RecordingTransport()
     connection.connection_made(transport)
-    await connection.send(b"POST / HTTP/1.1\r\n\r\n", 1)
+    await connection.send(b"POST / HTTP/1.1\r\n\r\n", b"", 1)
     body, failure = list[bytes](), ""
 
     async def read() -> None:

@@ -36,7 +36,7 @@ async def send_request() -> WokenConnection:
     pulse = Pulse()
     connection = WokenConnection(pulse)
     connection.connection_made(QuietTransport())
-    await connection.send(b"POST / HTTP/1.1\r\n\r\n", 1)
+    await connection.send(b"POST / HTTP/1.1\r\n\r\n", b"", 1)
     pulse.wake(WokenConnection(pulse))
     return connection
 

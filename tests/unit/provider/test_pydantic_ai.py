@@ -94,7 +94,7 @@ async def test_without_the_package_the_hint_names_the_extra(monkeypatch: pytest.
     assert caught.value.hint == "in weft's checkout: pip install '.[pydantic-ai]'"
 
 
-def test_the_library_does_not_retry() -> None:
+def test_settings_are_passed_on_and_the_library_does_not_retry() -> None:
     asked = request(
         GPT,
         tools=(READ,),

@@ -338,7 +338,25 @@ async def test_a_listener_whose_missed_events_cannot_be_read_keeps_its_cursor() 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message.get("body", b""))
 
-    listening = ServerEventStream(lambda: (feed,), counter, feed.signal, DELTAS, ends_with_feed=True)
+    listening = ServerEventStream(
+        lambda: (feed,), counter, feed.signal, DELTAS, ends_with_feed=True, find_feed=lambda *_: feed
+    )
     await listening.serve(send, after="log.3")
     assert b"".join(sent) == streams.RECONNECT
     assert feed.listeners == {"deltas": 0, "whole": 0, "view": 0}
+
+
+async def test_a_page_that_comes_back_to_a_cluster_is_told_to_read_everything_again() -> None:
+    counter = EventCounter("boot", cast("Any", AwayCluster()))
+    counter.position = 7
+    feed, sent = make(counter), []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message.get("body", b""))
+
+    style = StreamStyle(granularity="view", wrapped=True)
+    listening = ServerEventStream(lambda: (feed,), counter, feed.signal, style, ends_with_feed=False)
+    counter.end()
+    await listening.serve(send, after="log.3")
+    received = b"".join(sent)
+    assert (b"id: log.7\n" in received, b"server.resync" in received) == (True, True)

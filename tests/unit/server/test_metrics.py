@@ -18,6 +18,7 @@ from weft.model.failure import unknown_failure
 from weft.model.ids import MessageID, PartID
 from weft.model.part import CacheTokens, StepFinishPart, Tokens
 from weft.model.session import Busy, Idle, Retry
+from weft.server.http_server import STREAM_PATHS
 from weft.server.metrics import (
     DURATION_BOUNDS,
     MAX_SEEN_IDS,
@@ -26,6 +27,7 @@ from weft.server.metrics import (
     RequestRecord,
     format_labels,
 )
+from weft.server.routes.table import list_routes
 from weft.testing.store_samples import session
 
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+-]+')
@@ -132,3 +134,8 @@ def test_every_line_is_valid() -> None:
     lines = [*EventMetrics().lines(), *RequestMetrics().lines()]
     assert all(line.startswith(("# HELP ", "# TYPE ")) or LINE.fullmatch(line) for line in lines)
     assert format_labels((("a", 'x"y\\z\n'),)) == '{a="x\\"y\\\\z\\n"}'
+
+
+def test_streams_are_not_timed() -> None:
+    streams = {route.path for route in list_routes() if route.media == "text/event-stream"}
+    assert streams <= set(STREAM_PATHS)

@@ -40,7 +40,16 @@ async def ask(server: HttpServer, method: Method, name: str) -> tuple[int, dict[
 
 @pytest.mark.parametrize(
     ("method", "name", "status"),
-    [("POST", "session.prompt", 503), ("POST", "session.abort", 200), ("GET", "session.list", 200)],
+    [
+        ("POST", "session.prompt", 503),
+        ("POST", "session.abort", 200),
+        ("POST", "weft.clientTool.accept", 200),
+        ("POST", "weft.clientTool.ask", 200),
+        ("POST", "weft.clientTool.report", 200),
+        ("POST", "weft.clientTool.finish", 200),
+        ("PUT", "weft.clientTool.offer", 503),
+        ("GET", "session.list", 200),
+    ],
 )
 async def test_a_server_that_shuts_down_accepts_no_new_work(method: Method, name: str, status: int) -> None:
     setup = ServerSetup(

@@ -84,7 +84,7 @@ def answer(id: str, *parts: AnyPart, to: str = "", at: int = 2) -> MessageWithPa
     return MessageWithParts(info=info, parts=parts)
 
 
-# Ids that go down, as after the wrap: nothing may depend on them.
+# Ids that go down, as when the time in them has wrapped around (decision 12): nothing may depend on them.
 HISTORY = [
     prompt("msg_9"),
     answer("msg_8", text_part("msg_8", "a"), call("msg_8", "b"), patch("msg_8", "c", "call_b")),

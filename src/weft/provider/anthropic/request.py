@@ -90,7 +90,7 @@ class MergedMessages:
         return messages
 
     def settle(self, messages: list[Json]) -> list[Any]:
-        """Return what `to_messages` returned, for a body. The messages that later requests send unchanged become one piece of JSON."""
+        """Return what `to_messages` returned, for a body. Messages that later requests send unchanged are encoded once."""
         end = max(self._settled_count, len(self._messages) - MARKED_MESSAGES)
         self._settled.extend(messages[self._settled_count : end])
         self._settled_count = end
@@ -146,7 +146,7 @@ def get_trailing_space(before: str, text: str) -> str:
 
 
 def to_signature_metadata(key: str, signature: str, tail: str) -> Metadata | None:
-    """Return the metadata of a signed thought.
+    """Return the metadata of a signed thought, None without a signature.
 
     The signature covers every character, but the store trims the end of a text. So the trailing white space is kept in
     `tail`.

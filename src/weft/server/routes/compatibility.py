@@ -108,7 +108,7 @@ async def list_orgs(call: ServerCall) -> Orgs:
 
 
 async def list_nothing(call: ServerCall) -> list[dict[str, Any]]:
-    """List the workspaces: none."""
+    """Return an empty list: there are no workspaces of OpenCode's kind."""
     del call
     return []
 

@@ -173,6 +173,10 @@ class Documents:
         else:
             self._problems[path] = error.strerror or str(error)
 
+    def note_problem(self, path: str, reason: str) -> None:
+        """Record a problem of a document that can be read, and does not fit what it describes."""
+        self._problems[path] = reason
+
     def list_names(self, directory: str) -> list[str]:
         """Return the names of the documents in a directory without `.json`. Report everything else as a problem."""
         return self.scan(directory)[0]

@@ -144,7 +144,7 @@ class SessionLocks:
         return read(None)  # on a read-only disk nothing can be finished: read what there is
 
     def recover(self) -> None:
-        """Finish the batches of dead writers and remove their temporary files, without waiting for any lock.
+        """Finish the batches of dead writers and remove their temporary files. Skip those whose lock somebody holds.
 
         One failure does not stop the rest. The first `OSError` is raised at the end.
         """

@@ -1,4 +1,4 @@
-"""Logs as files: lines that are only ever appended."""
+"""Logs as files: lines are appended at the end, and trimmed from the beginning."""
 
 import os
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
-from weft.errors import ConflictError, NotFoundError, StoreError
-from weft.model.ids import SessionID
+from weft.errors import ConflictError, InvalidIdError, NotFoundError, StoreError
+from weft.model.ids import SessionID, check_file_names
 from weft.model.session import TrashBundle
 from weft.model.transfer import SessionExport
 from weft.model.wire import encode_pretty
@@ -96,7 +96,12 @@ class Trash:
         return WritePlan(clears=[self._layout.bundle(trashed.id)], puts={}, drops=[], extension=None, tidy=[])
 
     def _find(self, id: str) -> TrashBundle | None:
-        return self._tree.documents.find(self._layout.label(id), TrashBundle)
+        path = self._layout.label(id)
+        found = self._tree.documents.find(path, TrashBundle)
+        if found is not None and not (found.id == id and found.sessions and _has_safe_ids(found)):
+            self._tree.documents.note_problem(path, "it does not describe this bundle")
+            return None
+        return found
 
     def _list_paths(self, sessions: list[SessionID]) -> Iterator[str]:
         """Yield every path that belongs to these sessions."""
@@ -120,6 +125,14 @@ class Trash:
                 paths = [f"{path}/{name}" for path in paths for name in _list_names(path)]
             found += paths
         return found
+
+
+def _has_safe_ids(trashed: TrashBundle) -> bool:
+    try:
+        check_file_names("session", [session.id for session in trashed.sessions])
+    except InvalidIdError:
+        return False
+    return True
 
 
 def _list_names(directory: str) -> list[str]:

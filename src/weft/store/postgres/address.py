@@ -28,9 +28,9 @@ class PostgresAddress(NamedTuple):
     """Where a store is, and how to use it. `place` names it for people, and has neither user nor password.
 
     `dsn` is for the driver, `secrets` are the passwords in it, in every spelling. A lease runs out after `lease_seconds` without
-    a heartbeat. A statement that a lost connection interrupted is repeated for `retry_seconds`. `pooled` says that a pooler such as
-    pgbouncer shares connections between transactions; None means that the store finds out. `direct` is the DSN of the server
-    behind the pooler, for the connection that listens.
+    a heartbeat. A statement that a lost connection interrupted is repeated for `retry_seconds`. `pooled` says that prepared statements
+    are lost, because a pooler such as pgbouncer shares connections between transactions; None means that the store finds out. `direct`
+    is the DSN of the server behind the pooler, for the connection that listens.
     """
 
     dsn: str

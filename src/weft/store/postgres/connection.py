@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from weft.errors import ClosedError, ConflictError, InvalidInputError, MissingPackageError, StoreError
@@ -95,8 +96,10 @@ class Database:
 
     async def open(self) -> None:
         """Check the server, then open the pool. Raise `StoreError` at once if no server answers."""
-        pooled = await self._open_step(self._probe)
-        self.hears_notifications = not pooled or bool(self.address.direct)
+        found, given = await self._open_step(self._probe), self.address.pooled
+        pooled = found if given is None else given
+        # `pgbouncer=0` says only that prepared statements last: notifications do not pass the pooler that was found.
+        self.hears_notifications = bool(self.address.direct) or not (found or pooled)
         pool = self._driver.create_pool(
             self.address.dsn,
             min_size=0,
@@ -135,7 +138,7 @@ class Database:
         """Send a statement, again and again until it is carried out or the deadline has passed. Raise `StoreError`.
 
         `{schema}` in the statement is replaced. An `urgent` one does not wait behind all the others for a connection: other nodes
-        wait for it, and there is at most one of its kind at a time.
+        wait for it, and each store sends at most one of its kind at a time.
         """
         statement = self._statements.get(sql)
         if statement is None:
@@ -180,9 +183,11 @@ class Database:
             raise
         return rows
 
-    def bind(self, settings: str) -> None:
-        """Begin every transaction from now on with these `SET LOCAL` statements."""
-        self._settings = settings
+    def bind(self, settings: str) -> "Database":
+        """Return a database that begins every transaction with these `SET LOCAL` statements, on the same connections."""
+        bound = copy(self)
+        bound._settings = settings  # noqa: SLF001  of the same class
+        return bound
 
     def complete(self, sql: str) -> str:
         return sql.replace("{schema}", self.address.schema)
@@ -246,11 +251,11 @@ class Database:
         try:
             ((number, version, pid, encoding),) = await connection.fetch(PROBE)
             # A pooler gives its clients process ids of its own.
-            pooled = pid != connection.get_server_pid()
+            pooled: bool = pid != connection.get_server_pid()
         finally:
             await self._close(connection)
         check_server(self.address.place, number, version, encoding)
-        return pooled if self.address.pooled is None else self.address.pooled
+        return pooled
 
     async def _open_step(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run a step of opening. Wait only for a server that says it is starting."""

@@ -131,10 +131,10 @@ async def prepare_role(database: Database) -> None:
         )
 
 
-async def bind_owner(database: Database, owner: str) -> None:
-    """Let every statement from now on see only what belongs to a principal. Raise `StoreError` if the server cannot do that."""
+async def bind_owner(database: Database, owner: str) -> Database:
+    """Return a database whose statements see only what belongs to a principal. Raise `StoreError` if the server cannot do that."""
     await prepare_role(database)
     # The name has no quote: `check_principal_name` lets none pass.
-    database.bind(
+    return database.bind(
         f"SET LOCAL ROLE {ROLE}; SET LOCAL weft.owner = '{check_principal_name('principal', owner)}'"
     )

@@ -8,7 +8,7 @@ so no lock is held while the callback runs.
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -355,16 +355,23 @@ async def open_postgres_store(
     damaged: Callable[[Damage], None] | None = None,
     clock: Clock | None = None,
     principal: str | None = None,
+    opened: PostgresStore | None = None,
 ) -> AsyncIterator[PostgresStore]:
     """Open the store at a URL. Create its schema if there is none. Raise `StoreError` if that is not possible.
 
-    With a `principal`, the database shows only what belongs to it.
+    With a `principal`, the database shows only what belongs to it. `opened` is the whole store, if it is open already: both then use
+    the same connections.
     """
     clock = clock or SystemClock()
-    async with open_database(parse_address(url), clock) as database, open_tasks() as tasks:
-        await prepare_schema(database)
+    async with AsyncExitStack() as stack:
+        if opened is None:
+            database = await stack.enter_async_context(open_database(parse_address(url), clock))
+            await prepare_schema(database)
+        else:
+            database = opened.database
         if principal is not None:
-            await bind_owner(database, principal)
+            database = await bind_owner(database, principal)
+        tasks = await stack.enter_async_context(open_tasks())
         keeper = LeaseKeeper(database, clock)
         log = PostgresLog(database, clock, writer=describe_process())
         background = [tasks.create_task(keeper.renew_forever()), tasks.create_task(log.keep_placing())]

@@ -56,8 +56,8 @@ INSERT_USAGE = """INSERT INTO usage (message, history, created, provider, model,
 cache_write, nano, atto, priced, counted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_CALL = "INSERT INTO call (message, tool, calls, failed) VALUES (?, ?, ?, ?)"
 
-# The rowid of the first match that is ranked, none if all are.
-SELECT_OLDEST_RANKED = (
+# The rowid of the newest match that is not ranked, none if all are.
+SELECT_NEWEST_UNRANKED = (
     f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET {MAX_RANKED}"
 )
 SELECT_MATCHES = f"""SELECT words.rowid, session.number, session.document, history.number, message.id, message.created
@@ -119,21 +119,21 @@ def _index_messages(connection: apsw.Connection) -> int:
     histories: dict[int, dict[str, int | None]] = {}
     for history, id, number in rows:
         histories.setdefault(history, {})[id] = number
-    done = length = 0
+    count = length = 0
     for history, numbers in histories.items():
         for message in _read_messages(connection, history, [id for id, number in numbers.items() if number]):
             if length > TEXT_PER_BATCH:
-                return done  # the rest stays marked
+                return count  # the rest stays marked
             entry, number = to_entry(message), numbers.pop(message.info.id)
             assert number is not None
             _put_message(connection, history, number, entry)
             connection.execute(DELETE_STALE_MESSAGE, (history, entry.id))
-            done, length = done + 1, length + len(entry.said) + len(entry.done)
+            count, length = count + 1, length + len(entry.said) + len(entry.done)
         # What is left does not exist, or cannot be read.
         for id in numbers:
             connection.execute(DELETE_STALE_MESSAGE, (history, id))
-            done += 1
-    return done
+            count += 1
+    return count
 
 
 def _mark_new_messages(connection: apsw.Connection) -> bool:
@@ -216,10 +216,10 @@ def list_matches(
     connection: apsw.Connection, query: str, limit: int, project: ProjectID | None
 ) -> list[SessionMatch]:
     """Return the best match of each session that contains all words, best first."""
-    oldest = next((row for (row,) in connection.execute(SELECT_OLDEST_RANKED, (query,))), -1)
+    unranked = next((row for (row,) in connection.execute(SELECT_NEWEST_UNRANKED, (query,))), -1)
     best: dict[int, SessionMatch] = {}
     for row, session, document, history, message, created in _iterate(
-        connection, SELECT_MATCHES, (query, oldest, project, project)
+        connection, SELECT_MATCHES, (query, unranked, project, project)
     ):
         if session not in best:
             rows = None if message is None else select_some_messages(connection, history, [message])

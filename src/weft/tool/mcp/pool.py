@@ -317,9 +317,9 @@ def format_trouble(server: McpServerRunner) -> str:
 def to_tool(key: str, offer: ToolOffer, server: McpServerRunner) -> AnyTool | None:
     """Convert a server's tool to ours under the name `key`. Return None if its schema is too long for a model.
 
-    The description and schema reach the model as the server wrote them. The server checks the arguments itself: we do
-    not evaluate a foreign schema. The claim that a tool is read-only is not verified either; its only effect is that no
-    files are watched while the tool runs.
+    The description and schema reach the model as the server wrote them, but the schema allows no other arguments. The server
+    checks the arguments itself: we do not evaluate a foreign schema. The claim that a tool is read-only is not verified either; with it, no
+    files are watched while the tool runs, and a call that a crash cut off counts as one that changed nothing.
     """
     schema = {**offer.schema, "type": "object", "additionalProperties": False}
     schema.setdefault("properties", {})

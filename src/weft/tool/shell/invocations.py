@@ -15,6 +15,8 @@ from weft.tool.shell.state import ShellAction, ShellState, StreamContent
 
 MAX_NESTING_DEPTH: Final = 8
 MAX_INVOCATIONS: Final = 3000
+# These run a command in the shell itself. Every other program that runs one does so in a process of its own.
+_IN_SHELL: Final = split_names("command builtin eval")
 TOO_DEEP_REASON: Final = "it is nested too deeply to be judged"
 # No program has such a name. A command that uses one, in quotes or through another program, is suspicious.
 _RESERVED_WORDS: Final = split_names(
@@ -91,6 +93,7 @@ class InvocationJudge:
         if makes_reference(name, argv[1:]):
             state.variables.forget_all()
         state.cwds_on_success = None
+        before = state.cwds
         effects = examine(argv, state, stdin)
         if is_custom_program or effects.may_write:
             for action in actions:
@@ -99,6 +102,10 @@ class InvocationJudge:
             for action in list_possible_actions(argv):
                 state.add(action)
         self._judge_inner(effects.inner)
+        if "/" in name or (effects.inner and name not in _IN_SHELL):
+            # A `cd` in another process does not move the shell. `time` may be a program or a word of the shell.
+            state.add_directories(before)
+            state.cwds_on_success = None
 
     def assign(self, name: str, value: str) -> None:
         """Judge the assignment of a variable, whose value may be the name of a program that is run later."""

@@ -64,7 +64,7 @@ class CommandLocation(Struct, frozen=True, kw_only=True):
         return self.environment.get("HOME") or os.path.expanduser("~")
 
     def resolve(self, text: str, cwd: str) -> ResolvedPath | None:
-        """Resolve a path. Return None for devices that store nothing. Raise `ValueError` if it is not a path."""
+        """Resolve a path. Return None for devices that store nothing. Text that no path can contain may raise `ValueError`."""
         joined = os.path.join(cwd, text)
         path = os.path.normpath(joined)
         if _HARMLESS_DEVICE.fullmatch(path):
@@ -157,9 +157,7 @@ def find_sensitive(listing: FileListing, *, links: bool, follow: bool = False) -
     """
     with suppress(_TooManyError):
         for path, name, is_link in _walk(listing, _SKIPPED_DIRECTORIES, follow=follow):
-            if ((is_secret(name) and listing.hidden) or (links and is_link)) and _matches_listing(
-                name, listing
-            ):
+            if (is_secret(name) or (links and is_link)) and _matches_listing(name, listing):
                 yield path
 
 

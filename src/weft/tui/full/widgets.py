@@ -65,16 +65,20 @@ def to_strip(line: Line, width: int, palette: Palette, background: str = "") -> 
 
 
 def mark_words(line: Line, words: str) -> Line:
-    """Return a line in which the words, in either case, stand out."""
-    if not words or words.lower() not in to_plain_text([line]).lower():
+    """Return a line in which the words stand out, in upper or lower case."""
+    low = words.lower()
+    if not low or low not in to_plain_text([line]).lower():
         return line
-    marked, low = list[tuple[str, str]](), words.lower()
+    marked = list[tuple[str, str]]()
     for style, text in line:
-        rest = text
-        while (at := rest.lower().find(low)) >= 0:
-            marked += [(style, rest[:at]), (f"{style} reverse", rest[at : at + len(words)])]
-            rest = rest[at + len(words) :]
-        marked.append((style, rest))
+        # Some characters are longer in lower case, such as `İ`. For each character of the lower case, its place in the text.
+        places = [place for place, character in enumerate(text) for _ in character.lower()]
+        lowered, at, done = text.lower(), 0, 0
+        while (at := lowered.find(low, at)) >= 0:
+            begin, end = max(places[at], done), places[at + len(low) - 1] + 1
+            marked += [(style, text[done:begin]), (f"{style} reverse", text[begin:end])]
+            at, done = at + len(low), end
+        marked.append((style, text[done:]))
     return marked
 
 

@@ -56,6 +56,11 @@ function Sizes({ label, head, entries, whole, name }) {
     <tbody>${entries.map((each) => html`<tr key=${each.name}><td>${name(each)}</td><td class="right">${formatNumber(each.files)}</td><td class="right">${formatSize(each.bytes)}</td><td><meter min="0" max=${Math.max(whole, 1)} value=${each.bytes} aria-label="Share of all"></meter></td></tr>`)}</tbody></table></div>`;
 }
 
+function HeldItems({ label, items, root }) {
+  return html`<div class="table" tabindex="0" role="group" aria-label=${label}><table class="plain"><thead><tr><th>Kind</th><th>Name</th><th>What it does</th><th>Where</th></tr></thead>
+    <tbody>${items.map((each, at) => html`<tr key=${at}><td>${each.kind}</td><td>${each.name}</td><td><code>${each.does}</code></td><td><code>${each.path.replace(`${root}/`, "")}</code></td></tr>`)}</tbody></table></div>`;
+}
+
 export function Trust({ directory }) {
   const [problem, setProblem] = useState("");
   const [asked, setAsked] = useState(null);
@@ -67,9 +72,10 @@ export function Trust({ directory }) {
       <p class="about">A project that is not trusted can choose models, agents and instructions, and tighten your rules. It runs no programs and uses no addresses. Trust covers the project as it is now: after a change you are asked again.</p>
       ${report.changes.length ? html`<h3>What has changed</h3><ul>${report.changes.map((each) => html`<li key=${each.name}>${each.what}: <code>${each.name}</code></li>`)}</ul>` : null}
       <h3>${report.trusted ? "What it brings along" : "What is held back"}</h3>
-      ${report.held.length ? html`<div class="table" tabindex="0" role="group" aria-label="What it brings along"><table class="plain"><thead><tr><th>Kind</th><th>Name</th><th>What it does</th><th>Where</th></tr></thead><tbody>${report.held.map((each, at) => html`<tr key=${at}><td>${each.kind}</td><td>${each.name}</td><td><code>${each.does}</code></td><td><code>${each.path.replace(`${report.path}/`, "")}</code></td></tr>`)}</tbody></table></div>` : html`<p class="about">Nothing.</p>`}
+      ${report.held.length ? html`<${HeldItems} label="What it brings along" items=${report.held} root=${report.path} />` : html`<p class="about">Nothing.</p>`}
+      ${report.looser.length ? html`<h3>Looser than your settings</h3>${!report.trusted && html`<p class="about">Without effect while the project is not trusted.</p>`}<${HeldItems} label="Looser than your settings" items=${report.looser} root=${report.path} />` : null}
       <div class="buttons">${report.trusted ? report.why === "given" && html`<button type="button" class="danger" onClick=${() => act(remove("/weft/trust", { directory }))}>Stop trusting it</button>`
         : html`<button type="button" class="primary" onClick=${() => setAsked(report)}>Trust this project …</button>`}</div></section>`}<//>
     ${asked && html`<${Dialog} title="Trust this project?" onClose=${() => setAsked(null)} actions=${html`<button type="button" onClick=${() => setAsked(null)}>Cancel</button><button type="button" class="primary" onClick=${() => act(post("/weft/trust", { fingerprint: asked.fingerprint }, { directory }))}>Trust it as it is now</button>`}>
-      <p><code>${asked.path}</code></p><p>${asked.held.length ? `${formatCount(asked.held.length, "thing")} that it brings along will take effect, and may run programs with your rights.` : "It brings nothing along that is held back now."} Runs in this directory end, because it is opened again.</p><//>`}`;
+      <p><code>${asked.path}</code></p><p>${asked.held.length ? `${formatCount(asked.held.length, "thing")} that it brings along will take effect, and may run programs with your rights.` : "It brings nothing along that is held back now."} ${asked.looser.length ? `${formatCount(asked.looser.length, "setting")} looser than yours will take effect.` : ""} Runs in this directory end, because it is opened again.</p><//>`}`;
 }

@@ -6,7 +6,7 @@ import { state, useTopic } from "./store.js";
 const SCOPES = [["session", "in this session and its children"], ["turn", "until this prompt is answered"], ["project", "in this project"], ["user", "in all my projects"]];
 
 // Why a request was made: lists in its metadata, with the words of `REQUEST_FACTS` in `model/permission.py`.
-const FACTS = [["why", "asked because"], ["mayWrite", "may write"], ["perhaps", "may also run"]];
+const FACTS = [["why", "asked because"], ["mayWrite", "may change files"], ["perhaps", "may also run"]];
 
 export function Requests({ id, directory }) {
   useTopic("requests", "sessions");

@@ -149,6 +149,8 @@ def test_sensitive_files_of_a_listing_are_found(tmp_path: Path) -> None:
     assert find(links=False) == {".env", ".env.example", "config/.env.local"}
     assert find(links=False, name=".env") == {".env"}
     assert find(links=False, hidden=False) == set()
+    (project / "prod.env").touch()
+    assert find(links=False, hidden=False) == {"prod.env"}
     assert {"out", "link.txt", ".env"} <= find(links=True)
     assert find(links=True, name="*.txt") == {"link.txt", "link1.txt"}
 

@@ -157,7 +157,7 @@ def _examine_shell(
     name: str, arguments: Fields, state: ShellState, stdin: StreamContent | None
 ) -> list[Inner]:
     remaining = list(arguments)
-    has_command = False
+    has_command = is_interactive = False
     while remaining and (remaining[0].text.startswith(("-", "+")) and remaining[0].text not in _STDIN_PATHS):
         option = remaining.pop(0).text
         if option == "--":
@@ -168,6 +168,7 @@ def _examine_shell(
                 state.touch(value, "read")
         elif not option.startswith("--"):
             has_command |= "c" in option and option.startswith("-")
+            is_interactive |= "i" in option and option.startswith("-")
             # With `-s`, the words are arguments and the script comes from the input.
             if "s" in option.lstrip("-+") and not has_command:
                 remaining.clear()
@@ -177,6 +178,8 @@ def _examine_shell(
     if remaining and remaining[0].text not in _STDIN_PATHS:
         _examine_file(name, remaining[0], state)
         return []
+    if is_interactive:
+        state.mark_unclear(f"{name} -i", f"an interactive {name} runs what its history says, and changes it")
     return _examine_shell_input(name, state, stdin)
 
 

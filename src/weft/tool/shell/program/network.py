@@ -210,6 +210,7 @@ _DANGEROUS_CLIENT_COMMAND: Final = re.compile(
 def examine_sqlite(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
     parsed = parse_arguments(arguments, split_names("-cmd -init -separator -nullvalue -newline"))
     for field in parsed.words[:1]:
+        state.touch(field, "read")
         state.touch(field, "write")
     for field in parsed.values("-init"):
         state.touch(field, "read")
