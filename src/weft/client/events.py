@@ -44,7 +44,7 @@ from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.permission import PermissionRequest, QuestionRequest
-from weft.model.session import AnyStatus, Busy, Idle, SessionInfo
+from weft.model.session import AnyStatus, Idle, SessionInfo
 from weft.model.transcript import Transcript, grow_part
 from weft.model.wire import parse
 
@@ -74,6 +74,7 @@ class TrackedSession:
         self.info: SessionInfo | None = None
         self.transcript = Transcript()
         self.status: AnyStatus | None = None
+        self.expects_end = False
         self.begun_at: int | None = None
 
     def find_start(self) -> int | None:
@@ -111,6 +112,7 @@ class SessionTracker:
                 del self._tracked[session]
             case StatusChanged(status=status):
                 known.status = status
+                known.expects_end &= not isinstance(status, Idle)
             case PermissionAsked(request=permission):
                 self._requests.add(permission.id)
             case QuestionAsked(request=question):
@@ -125,7 +127,7 @@ class SessionTracker:
     def expect(self, session: SessionID, since: int | None = None) -> None:
         """Expect a run in a session, so that its end is reported even if no other event of it arrives."""
         known = self._tracked.setdefault(session, TrackedSession())
-        known.status = Busy()
+        known.expects_end = True
         if known.find_start() is None:
             known.begun_at = since
 
@@ -170,6 +172,11 @@ class SessionTracker:
                 continue
             if known.info is not None and known.info != info:
                 yield SessionUpdated(info=info)
+            status = state.status.get(id, Idle())
+            if not isinstance(
+                status, Idle
+            ):  # what follows is shown as part of a run, its end after everything else
+                yield from _diff_status(id, known, status)
             yield from _diff_messages(id, known, state.messages.get(id, []))
         for permission in state.permissions:
             if permission.id not in self._requests and permission.session_id in self._tracked:
@@ -181,8 +188,8 @@ class SessionTracker:
             if call.id not in self._requests and call.session_id in self._tracked:
                 yield ToolRequested(request=call)
         for id, known in list(self._tracked.items()):
-            if id not in state.running:
-                yield from _diff_status(id, known, state.status.get(id, Idle()))
+            if id not in state.running and isinstance(state.status.get(id, Idle()), Idle):
+                yield from _diff_status(id, known, Idle())
 
 
 def _diff_messages(
@@ -236,7 +243,9 @@ def _find_growth(known_part: AnyPart | None, part: AnyPart) -> PartGrew | None:
 
 
 def _diff_status(session: SessionID, known: TrackedSession, status: AnyStatus) -> Iterator[Event]:
-    if known.status is None or known.status == status:
+    is_expected_end = known.expects_end and isinstance(status, Idle)
+    is_unknown = known.status is None and not known.expects_end
+    if is_unknown or (known.status == status and not is_expected_end):
         return
     yield StatusChanged(session_id=session, status=status)
     if isinstance(status, Idle):

@@ -54,7 +54,7 @@ def track(*events: Event) -> SessionTracker:
 
 def state(*messages: MessageWithParts, session: SessionInfo | None = SESSION, **more: object) -> ServerState:
     sessions = {} if session is None else {ID: session}
-    return ServerState(sessions=sessions, messages={ID: list(messages)}, status={}, **more)  # type: ignore[arg-type]
+    return ServerState(sessions=sessions, messages={ID: list(messages)}, **{"status": {}, **more})  # type: ignore[arg-type]
 
 
 def test_unchanged_messages_are_not_reported_again() -> None:
@@ -107,6 +107,19 @@ def test_the_end_of_a_run_is_reported_unless_this_client_waits_for_it() -> None:
     expected = SessionTracker()
     expected.expect(ID, since=3)
     assert list(expected.find_missed(state(message(4, "a")))) == [*to_events(message(4, "a")), *end]
+
+
+def test_a_run_that_goes_on_is_reported_before_its_messages() -> None:
+    # Otherwise a listener that shows the answer says that the session is ready, and the next prompt is sent too early.
+    answer, busy = message(20, "a"), StatusChanged(session_id=ID, status=Busy())
+    for known in ([], [StatusChanged(session_id=ID, status=Idle())]):
+        tracker = track(SessionUpdated(info=SESSION), *known)
+        tracker.expect(ID, since=3)
+        missed = list(tracker.find_missed(state(answer, status={ID: Busy()})))
+        assert missed == [busy, *to_events(answer)]
+        for event in missed:
+            tracker.feed(event)
+        assert list(tracker.find_missed(state(answer, status={ID: Busy()}))) == []
 
 
 def test_changed_and_removed_sessions_and_open_requests_are_reported() -> None:
