@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from msgspec import Struct, convert
 
 DEFAULT_MODELS_URL = "https://models.dev"
-DEFAULT_BASH_TIMEOUT_MS = 120_000
 DEFAULT_OUTPUT_TOKENS = 32_000
 
 
@@ -49,7 +48,7 @@ class Flags(Struct, frozen=True, kw_only=True):
     filewatcher: bool = False
     disable_filewatcher: bool = False
     lsp_ty: bool = False
-    bash_default_timeout_ms: int = DEFAULT_BASH_TIMEOUT_MS
+    bash_default_timeout_ms: int | None = None
     bash_max_output_length: int | None = None
     output_token_max: int = DEFAULT_OUTPUT_TOKENS
     disable_copy_on_select: bool = False
@@ -98,8 +97,7 @@ def read_flags(env: Mapping[str, str]) -> Flags:
 
 def _read_numbers(reader: _EnvironmentReader) -> dict[str, int | None]:
     return {
-        "bash_default_timeout_ms": reader.read_number("EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS")
-        or DEFAULT_BASH_TIMEOUT_MS,
+        "bash_default_timeout_ms": reader.read_number("EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS"),
         "bash_max_output_length": reader.read_number("EXPERIMENTAL_BASH_MAX_OUTPUT_LENGTH"),
         "output_token_max": reader.read_number("EXPERIMENTAL_OUTPUT_TOKEN_MAX") or DEFAULT_OUTPUT_TOKENS,
     }

@@ -17,6 +17,7 @@ from weft.host.tasks import OnDemand, open_on_demand
 from weft.model.agent import Skill
 from weft.model.project import Place
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
+from weft.tool.inputs import DEFAULT_COMMAND_TIMEOUT_MS
 from weft.tool.language_servers import Diagnostics
 from weft.tool.registry import ToolSetup
 from weft.tool.shell.jobs import BackgroundJobs, open_jobs
@@ -101,6 +102,6 @@ def to_tool_setup(loaded: LoadedConfig, flags: Flags, skills: tuple[Skill, ...])
         lsp=flags.lsp_tool,
         batch=config.experiments.batch_tool is True,
         history=own.history is True,
-        command_timeout_ms=flags.bash_default_timeout_ms,
+        command_timeout_ms=flags.bash_default_timeout_ms or DEFAULT_COMMAND_TIMEOUT_MS,
         planning=flags.plan_mode and flags.client == "cli",
     )

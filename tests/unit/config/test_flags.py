@@ -71,6 +71,11 @@ def test_numbers_and_names_are_read() -> None:
     )
 
 
+def test_without_a_value_how_long_a_command_may_run_is_left_to_the_tool() -> None:
+    """A second default here would win over the tool's own."""
+    assert read_flags({}).bash_default_timeout_ms is None
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "1e3", "9" * 40, "\u0663"])
 def test_an_invalid_number_is_a_warning_and_the_default_is_used(value: str) -> None:
     assert read_flags({"OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX": value}) == Flags(
