@@ -203,6 +203,14 @@ def test_a_run_is_shared_before_it_begins_and_complete_at_its_end(shell: Shell, 
     assert "hello there" in json.dumps(shares.shares["shr1"].items)
 
 
+def test_a_warning_about_the_configuration_is_printed_with_its_hint(
+    shell: Shell, session: str, shares: ShareServer
+) -> None:
+    configure(experimental={"weft": {"budgett": {}}})
+    code, _, err = shell.run("share", session, "--to", shares.url, "--yes")
+    assert (code, "did you mean 'budget'?" in err) == (0, True)
+
+
 @pytest.mark.parametrize("words", [(), ("--share",)])
 def test_an_automatic_share_happens_once(shell: Shell, shares: ShareServer, words: tuple[str, ...]) -> None:
     configure(enterprise={"url": shares.url}, share="auto")

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from weft.cli.arguments import SESSION_HELP, add_format, add_place, parse_age
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, confirm, format_time_left, print_note, sanitize, to_table, write_json
+from weft.cli.output import Paint, confirm, format_time_left, print_note, sanitize, to_table, warn, write_json
 from weft.cli.serve_access import PageServer, find_page_server
 from weft.cli.session import make_reader
-from weft.errors import NotFoundError, SharingError, StoreError, WeftError
+from weft.errors import NotFoundError, SharingError, StoreError
 from weft.host.files import write_atomic
 from weft.host.now import now as read_clock
 from weft.local.offline import open_offline_sessions
@@ -121,7 +121,7 @@ async def _check_share(args: argparse.Namespace, session: SessionInfo, terms: Sh
 
 async def _share_live(args: argparse.Namespace, session: SessionInfo, terms: ShareTerms) -> SessionInfo:
     server = await find_page_server(os.environ, args.store)
-    async with open_directory(replace(_to_options(args, session, server), warn=_warn)) as api:
+    async with open_directory(replace(_to_options(args, session, server), warn=warn)) as api:
         shared = await api.sharing.share(session.id, terms)
         if server is not None and not await _is_visible(server, shared):
             await api.sharing.unshare(shared.id)
@@ -253,7 +253,3 @@ async def _revoke(args: argparse.Namespace) -> ShareRecord:
                 raise NotFoundError("share of session", session.id, hint="list the shares: weft share list")
         await revoker.revoke(record, forget=args.forget)
         return record
-
-
-def _warn(warning: WeftError) -> None:
-    print(f"{Paint(sys.stderr).yellow('warning:')} {warning}", file=sys.stderr)
