@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from weft.cli.exit import ExitCode
 from weft.cli.main import run_command
 from weft.cli.output import Paint
 from weft.cli.trust import offer_trust, to_lines
@@ -29,6 +30,7 @@ from weft.trust.decision import (
     make_report,
     trust_as_reported,
 )
+from weft.trust.fingerprint import MAX_FILES
 from weft.trust.records import TrustRecords
 
 NOW = 1_790_000_000_000
@@ -206,6 +208,23 @@ def test_nobody_is_asked_because_of_a_looser_setting_alone_but_the_question_name
     assert "held back, until you trust it:\n  setting  share shares sessions" in asked
     assert "without effect until you trust it:\n  setting  permission.bash is allow" in asked
     assert asked.endswith("Trust this project, as it is now? [y/N] ")
+
+
+def test_a_project_with_too_much_to_check_is_not_asked_about_and_the_other_way_to_trust_it_is_named(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_file(project / "opencode.json", '{"share": "auto"}')
+    notes = project / ".opencode" / "notes"
+    notes.mkdir(parents=True)
+    for number in range(MAX_FILES):
+        (notes / str(number)).touch()
+    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
+    offer_trust(str(project), os.environ)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {project}: weft can check at most 5,000 files of together 256 MB")
+    assert "experimental.weft.trusted" in line
+    assert run_command(["trust", "--yes", str(project)]) == ExitCode.USAGE
+    assert "experimental.weft.trusted" in capsys.readouterr().err
 
 
 # --- what ends trust ---

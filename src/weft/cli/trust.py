@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 
 from weft.cli.arguments import add_format, add_yes
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, ask, confirm, sanitize, write_json
-from weft.errors import ConflictError, WeftError
+from weft.cli.output import Paint, ask, confirm, sanitize, warn, write_json
+from weft.errors import ConflictError, DirectoryError, WeftError
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.trust import HeldItem
@@ -182,6 +182,8 @@ def offer_trust(directory: str, env: Mapping[str, str]) -> None:
     paint = Paint(sys.stderr)
     try:
         _ask(project, status, paint)
+    except DirectoryError as error:
+        warn(error)  # it cannot be trusted by an answer, so nobody was asked
     except (OSError, WeftError) as error:
         print(f"{paint.yellow('warning:')} the answer could not be stored: {error}", file=sys.stderr)
 

@@ -33,7 +33,12 @@ def find_root(scope: ConfigScope) -> str:
 
 
 def take_fingerprint(scope: ConfigScope) -> dict[str, str]:
-    """Return the hash of each file that matters, by its path from the root. Raise `DirectoryError` if there are too many."""
+    """Return the hash of each file that can have an effect, by its path from the root.
+
+    Instructions that are not read without trust are in it too, by the path and the name under which they are held back, with a real
+    path instead of a hash: of the file that a link leads to, or of the file that names an address.
+    Raise `DirectoryError` if there are too many files, or too many bytes in them.
+    """
     root = find_root(scope)
     # Loading has no effect, and here we must see what would be held back.
     loaded = load_config(replace(scope, trusted=True))
@@ -46,7 +51,12 @@ def take_fingerprint(scope: ConfigScope) -> dict[str, str]:
         digest, length = hashed
         size += length
         if len(fingerprint) >= MAX_FILES or size > MAX_BYTES:
-            raise DirectoryError(root, "it contains more files than weft can check for trust")
+            raise DirectoryError(
+                root,
+                f"weft can check at most {MAX_FILES:,} files of together {MAX_BYTES >> 20} MB for trust, and here more could act",
+                hint="make .opencode and .claude/skills smaller, or trust the project whatever it contains: "
+                "name its path under experimental.weft.trusted in your own opencode.json",
+            )
         fingerprint[_format_path(path, root)] = digest
     untrusted = replace(scope, trusted=False)
     for held in list_held_instructions(to_sources(loaded, untrusted)):
