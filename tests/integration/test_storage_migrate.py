@@ -44,7 +44,7 @@ def verify(root: Path) -> VerifyResult:
 
 
 def outcomes(migration: Migration) -> dict[str, str]:
-    return {each.session: each.outcome for each in migration.moved}
+    return {each.session: each.outcome for each in migration.sessions}
 
 
 async def hashes(store: Store) -> dict[str, str]:
@@ -142,7 +142,7 @@ async def test_everything_arrives_and_returns_with_the_same_hashes(root: Path) -
     assert there.complete
     assert again.complete
     assert await hashes(source) == await hashes(target) == await hashes(back)
-    assert [each.before for each in there.moved] == [each.after for each in there.moved] != []
+    assert [each.before for each in there.sessions] == [each.after for each in there.sessions] != []
     assert (there.values, there.lines, there.bundles, there.kept) == (3, 2, 1, ())
     assert await list_records(source) == await list_records(target) == await list_records(back)
     assert await back.list_projects() == await source.list_projects()
@@ -278,7 +278,7 @@ async def test_a_session_that_is_unreadable_in_the_target_is_not_overwritten(
         document.write_bytes(b"{half")
     migration = await migrate(source, target)
     assert outcomes(migration) == {"ses_alive": "failed"}
-    assert [each.reason for each in migration.moved] == [
+    assert [each.reason for each in migration.sessions] == [
         "the target has a session of this id that cannot be read"
     ]
     assert (migration.bundles, len(migration.kept)) == (0, 1)
@@ -299,7 +299,7 @@ async def test_a_session_that_cannot_be_written_does_not_block_the_others() -> N
     await fill(source)
     migration = await migrate(source, RefusingStore())
     assert outcomes(migration) == {FIRST: "copied", CHILD: "failed", OTHER: "copied"}
-    assert [each.reason for each in migration.moved if each.reason] == ["no room"]
+    assert [each.reason for each in migration.sessions if each.reason] == ["no room"]
 
 
 words = st.text(max_size=40)

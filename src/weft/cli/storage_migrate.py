@@ -74,7 +74,7 @@ async def _migrate(source: str, target: str, *, dry_run: bool) -> Migration:
 def _to_migration_report(migration: Migration) -> dict[str, Any]:
     return {
         "projects": migration.projects,
-        "sessions": migration.moved,
+        "sessions": migration.sessions,
         "damage": migration.damage,
         "values": migration.values,
         "lines": migration.lines,
@@ -86,16 +86,16 @@ def _to_migration_report(migration: Migration) -> dict[str, Any]:
 def _print_migration(migration: Migration, *, dry_run: bool) -> None:
     paint = Paint(sys.stdout)
     head = ("session", "before", "after", "hash", "outcome", "title")
-    if migration.moved:
-        print("\n".join(to_table(head, [_to_cells(each) for each in migration.moved], paint)))
+    if migration.sessions:
+        print("\n".join(to_table(head, [_to_cells(each) for each in migration.sessions], paint)))
     for damage in migration.damage:
         print(f"{paint.red('not copied:')} {sanitize(damage.where)}: {sanitize(damage.reason)}")
     counts = dict.fromkeys(("copied", "grown", "same", "ahead", "differs", "failed"), 0)
-    for each in migration.moved:
+    for each in migration.sessions:
         counts[each.outcome] += 1
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
     print(
-        f"{format_count(migration.projects, 'project')}, {format_count(len(migration.moved), 'session')}{': ' if summary else ''}{summary}"
+        f"{format_count(migration.projects, 'project')}, {format_count(len(migration.sessions), 'session')}{': ' if summary else ''}{summary}"
     )
     others = (
         format_count(count, name)
@@ -114,16 +114,16 @@ def _print_migration(migration: Migration, *, dry_run: bool) -> None:
         print(paint.dim("nothing was written"))
 
 
-def _to_cells(moved: CopiedSession) -> tuple[str, ...]:
-    same = moved.before is not None and moved.after is not None and moved.before.hash == moved.after.hash
-    hashed = moved.before.hash[:HASH_SHOWN] if moved.before is not None else ""
+def _to_cells(copied: CopiedSession) -> tuple[str, ...]:
+    same = copied.before is not None and copied.after is not None and copied.before.hash == copied.after.hash
+    hashed = copied.before.hash[:HASH_SHOWN] if copied.before is not None else ""
     return (
-        moved.session,
-        _format_size(moved.before),
-        _format_size(moved.after),
+        copied.session,
+        _format_size(copied.before),
+        _format_size(copied.after),
         f"{hashed} =" if same else hashed,
-        moved.outcome + (f": {moved.reason}" if moved.reason else ""),
-        moved.title[:TITLE_WIDTH],
+        copied.outcome + (f": {copied.reason}" if copied.reason else ""),
+        copied.title[:TITLE_WIDTH],
     )
 
 

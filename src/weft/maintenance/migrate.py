@@ -93,7 +93,7 @@ NOT_COPIED = (UNDER_WAY, "sharing")
 
 
 class CopiedSession(Struct, frozen=True, kw_only=True):
-    """What happened to one session.
+    """What happened to one session. `before` is what the source has of it, `after` what the target has in the end.
 
     * `copied`: the target did not have it; `same`: it did; `grown`: it had a part, and the rest was added;
     * `ahead`: the target has all of it and more; `differs`: both have something the other lacks, and nothing was changed;
@@ -116,7 +116,7 @@ class Migration(Struct, frozen=True, kw_only=True):
     """
 
     projects: int
-    moved: tuple[CopiedSession, ...]
+    sessions: tuple[CopiedSession, ...]
     damage: tuple[Damage, ...]
     values: int = 0
     lines: int = 0
@@ -125,7 +125,7 @@ class Migration(Struct, frozen=True, kw_only=True):
 
     @property
     def complete(self) -> bool:
-        return not self.damage and all(each.outcome not in ("differs", "failed") for each in self.moved)
+        return not self.damage and all(each.outcome not in ("differs", "failed") for each in self.sessions)
 
 
 async def migrate(
@@ -156,7 +156,7 @@ async def migrate(
         await copy_shares(source, target)
     return Migration(
         projects=projects,
-        moved=tuple(copier.moved[session.id] for session in sessions),
+        sessions=tuple(copier.results[session.id] for session in sessions),
         damage=tuple(await source.damage()),
         values=records.values,
         lines=records.lines,
@@ -237,14 +237,14 @@ class SessionCopier:
         self._at_once = at_once
         self._dry_run = dry_run
         self._waiting: list[tuple[CopiedSession, list[Durable]]] = []
-        self.moved: dict[SessionID, CopiedSession] = {}
+        self.results: dict[SessionID, CopiedSession] = {}
 
     async def take(self, session: SessionInfo) -> None:
         try:
             found, events = await self._compare(session)
         except WeftError as error:
             found, events = _to_failed(session, error), []
-        self.moved[session.id] = found
+        self.results[session.id] = found
         if events:
             self._waiting.append((found, events))
         if sum(len(events) for _, events in self._waiting) >= self._at_once:
@@ -277,10 +277,10 @@ class SessionCopier:
                 try:
                     await self._target.apply(*events)
                 except WeftError as error:
-                    self.moved[found.session] = replace(found, outcome="failed", reason=str(error))
+                    self.results[found.session] = replace(found, outcome="failed", reason=str(error))
         for found, _ in waiting:
-            if self.moved[found.session].outcome != "failed":
-                self.moved[found.session] = await self._check_copy(found)
+            if self.results[found.session].outcome != "failed":
+                self.results[found.session] = await self._check_copy(found)
 
     async def _check_copy(self, found: CopiedSession) -> CopiedSession:
         """Read a session back and compare it with the source."""
