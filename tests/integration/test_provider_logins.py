@@ -425,6 +425,28 @@ def test_at_a_terminal_the_person_chooses_a_method_and_answers_its_questions(
     assert read_logins(auth_file)["acme"]["access"] == "a-5"
 
 
+def test_a_number_that_is_no_choice_is_reported_with_the_question_that_it_answers(
+    tmp_path: Path, auth_file: Path
+) -> None:
+    choices = 'options=(AuthChoice(label="Ada", value="ada"), AuthChoice(label="Bob", value="bob"))'
+    own_plugin(
+        ACME.replace("import AuthPrompt,", "import AuthChoice, AuthPrompt,").replace(
+            'message="who"', f'message="who", {choices}'
+        )
+    )
+    screen, line = pty.openpty()
+    command = [sys.executable, "-c", AT_TERMINAL, "auth", "login", "acme", "--dir", str(tmp_path)]
+    with subprocess.Popen(command, stdin=line, stdout=line, stderr=line, start_new_session=True) as child:
+        os.close(line)
+        for words, typed in (("which way to log in: ", "1"), ("who: ", "3")):
+            read_until(screen, words.encode())
+            os.write(screen, f"{typed}\n".encode())
+        said = read_until(screen, b"from 1 to 2")
+    os.close(screen)
+    assert "who: '3' is not one of the choices" in said.decode()
+    assert (child.returncode, auth_file.exists()) == (2, False)
+
+
 def test_ctrl_c_where_the_code_is_typed_ends_the_login(tmp_path: Path, auth_file: Path) -> None:
     own_plugin(ACME)
     screen, line = pty.openpty()

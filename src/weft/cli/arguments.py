@@ -114,7 +114,7 @@ def parse_dollars(text: str) -> str:
     """Check an amount of dollars and return it without the `$`, as text: a float would round it."""
     amount = text.removeprefix("$")
     if not amount.replace(".", "", 1).isdecimal() or not amount.strip("0."):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of dollars such as 1.50")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of dollars above 0, such as 1.50")
     return amount
 
 

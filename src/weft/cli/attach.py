@@ -1,4 +1,4 @@
-"""`weft attach`: work with an agent on a server, in the terminal or line by line."""
+"""`weft attach`: work with an agent on a server, in the terminal, or line by line if input or output is piped."""
 
 import argparse
 import asyncio
@@ -151,7 +151,7 @@ def print_notice(line: str) -> None:
 
 
 class AttachConsole:
-    """A conversation without a screen, for piped input: sends each line to a session of the server, and prints what happens."""
+    """A conversation without a screen, for when input or output is piped: sends each line to a session of the server, and prints what happens."""
 
     def __init__(
         self,

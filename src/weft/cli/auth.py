@@ -72,12 +72,16 @@ def _choose_method(methods: Sequence[AuthMethod], selection: str | None) -> int 
     if not methods:
         return None
     if selection is not None:
-        return labels.index(selection) if selection in labels else _parse_number(selection, len(methods))
+        return (
+            labels.index(selection)
+            if selection in labels
+            else _parse_number("method", selection, len(methods))
+        )
     if len(methods) == 1:
         return 0
     for number, label in enumerate(labels, 1):
         print_note(sanitize(f"  {number}  {label}"))
-    return _parse_number(ask_line("which way to log in", "name it: --method 1"), len(methods))
+    return _parse_number("method", ask_line("which way to log in", "name it: --method 1"), len(methods))
 
 
 async def _log_in_by_browser(
@@ -102,7 +106,8 @@ def _ask_prompt(prompt: AuthPrompt) -> str:
         return ask_line(sanitize(f"{prompt.message}{hint}"), "")
     for number, option in enumerate(prompt.options, 1):
         print_note(sanitize(f"  {number}  {option.label}"))
-    return prompt.options[_parse_number(ask_line(sanitize(prompt.message), ""), len(prompt.options))].value
+    label = sanitize(prompt.message)
+    return prompt.options[_parse_number(label, ask_line(label, ""), len(prompt.options))].value
 
 
 def _read_code() -> str:
@@ -116,10 +121,11 @@ def _read_code() -> str:
     return code
 
 
-def _parse_number(typed: str, count: int) -> int:
+def _parse_number(label: str, typed: str, count: int) -> int:
+    """Return the index of a choice that was typed as a number. `label` is what it answers."""
     if not typed.isdecimal() or not 1 <= int(typed) <= count:
         raise InvalidInputError(
-            "method", f"{typed[:40]!r} is not one of the choices", hint=f"type a number from 1 to {count}"
+            label, f"{typed[:40]!r} is not one of the choices", hint=f"type a number from 1 to {count}"
         )
     return int(typed) - 1
 

@@ -59,7 +59,8 @@ async def _drain(given: str | None, node: str) -> list[str]:
         drained = await cluster.drain(node)
         if not drained:
             names = [each.name for each in (await cluster.get_status()).nodes if each.alive]
-            raise NotFoundError("live node", node, hint=f"there are {', '.join(names)}" if names else "")
+            there = f"there are {', '.join(names)}" if names else "no node is alive"
+            raise NotFoundError("live node", node, hint=f"{there}; weft cluster status shows all of them")
         return drained
 
 

@@ -93,7 +93,7 @@ from weft.errors import WeftError
         ),
         (
             "run --max-cost ² go",
-            "weft run: --max-cost: '²' is not an amount of dollars such as 1.50",
+            "weft run: --max-cost: '²' is not an amount of dollars above 0, such as 1.50",
             "weft run --help explains its arguments",
         ),
         (
