@@ -32,7 +32,8 @@ from weft.provider.catalog.offers import (
     make_scripted_model,
 )
 
-# A server on this machine answers at once or is not running.
+# Servers that list their own models are usually on this machine, and answer at once or are not running. One that `OLLAMA_HOST` or a
+# `baseURL` names elsewhere gets no longer.
 LOCAL_TIMEOUT_SECONDS = 1.5
 THOUSAND, MILLION = 1_000, 1_000_000
 HEADER = ("Model", "Context", "Output", "In $/M", "Out $/M", "Cache $/M", "Can")

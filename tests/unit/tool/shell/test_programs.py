@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from given.shell import make_shell_tree
-from weft.tool.shell.arguments import FileListing
+from weft.tool.shell.arguments import Field, FileListing
 from weft.tool.shell.grammar import parse
 from weft.tool.shell.paths import (
     ResolvedPath,
@@ -16,10 +16,25 @@ from weft.tool.shell.paths import (
     list_files,
     locate_command,
 )
-from weft.tool.shell.program.interpreters import examine_code
+from weft.tool.shell.program.interpreters import examine_code, examine_interpreter
 from weft.tool.shell.program.stream import SedAction, examine_awk_program, parse_sed_script
+from weft.tool.shell.program.table import PROGRAMS
+from weft.tool.shell.program.wrappers import DETACHING_PROGRAMS, unwrap_command
 from weft.tool.shell.state import ShellState
 from weft.tool.shell.walk import split_steps
+
+
+def test_no_line_of_the_table_is_hidden_by_what_examines_a_program_before_it(tmp_path: Path) -> None:
+    state = ShellState(make_shell_tree(tmp_path).locate())
+    assert [
+        name
+        for name in PROGRAMS
+        if name in DETACHING_PROGRAMS
+        or unwrap_command((Field(name),), state, None) is not None
+        or examine_interpreter(name, (), state, None) is not None
+    ] == ["jobs"], (
+        "jobs -x runs a command; remove any other name from the table, or from where it is found first"
+    )
 
 
 @pytest.mark.parametrize(

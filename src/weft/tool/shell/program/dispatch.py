@@ -88,7 +88,8 @@ _WITH_KNOWN_OPTIONS: Final = (
 def examine(argv: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
     """Note the files that a program uses, and return its further effects.
 
-    `stdin` is its input, None if it is not redirected.
+    `stdin` is its input, None if it is not redirected. The first that knows the name examines it: builtins, programs that detach,
+    wrappers, interpreters, the functions named above, and last the lines of `table.py`.
     """
     name, arguments = argv[0].text.rpartition("/")[2], argv[1:]
     if examine_builtin(name, arguments, state):

@@ -1,4 +1,8 @@
-"""A table of what common programs do with their arguments. A program that is not listed may do anything."""
+"""A table of what common programs do with their arguments. A program that is not listed may do anything.
+
+A line for a name that `dispatch.py` finds somewhere else first, such as among the interpreters, is read only if the function there reads
+it, as that of jq does.
+"""
 
 import os
 import re
