@@ -9,6 +9,7 @@ import pytest
 from opencode.client_differences import FAILED_CHECKS, TIMING_DEPENDENT
 from weft.config.trust import ALLOWED_EXPERIMENTS, ALLOWED_KEYS, ALLOWED_WEFT_KEYS
 from weft.testing.api_contract import CHECKS
+from weft.tui.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ("AGENTS.md", "CONTRIBUTING.md", "docs/explanation/architecture.md")
@@ -54,6 +55,11 @@ def test_the_page_about_trust_lists_what_an_untrusted_project_may_set() -> None:
         ALLOWED_EXPERIMENTS,
         ALLOWED_WEFT_KEYS,
     ]
+
+
+def test_the_page_about_the_terminal_names_every_slash_command() -> None:
+    page = (ROOT / "docs" / "guides" / "terminal.md").read_text()
+    assert [name for name in COMMANDS if not re.search(rf"`/{name}[ `]", page)] == []
 
 
 def test_the_page_about_compatibility_lists_the_checks_that_opencode_fails() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.cli.commands import COMMANDS, GROUPS
 from weft.cli.main import run_command
 from weft.cli.serve import bind_socket
 from weft.errors import InvalidInputError
@@ -106,6 +107,10 @@ def test_a_mistake_has_a_hint(line: str, message: str, hint: str, capsys: pytest
     assert error.startswith("error: ")
     assert message in error
     assert hint in way_out
+
+
+def test_every_group_of_commands_says_what_it_is_for() -> None:
+    assert {entry.words[:1] for entry in COMMANDS if len(entry.words) > 1} == set(GROUPS)
 
 
 def test_a_group_without_its_command_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
