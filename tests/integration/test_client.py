@@ -426,7 +426,7 @@ async def test_two_clients_that_join_a_run_both_receive_its_events() -> None:
             assert heard.messages() == await other.list_messages(session.id)
 
 
-def test_blocking_calls_do_the_same(tmp_path: Path) -> None:
+def test_blocking_calls_converse_listen_and_raise_errors(tmp_path: Path) -> None:
     script = Script("one").says("One.").asked("two").says("Two.").asked("three").says("Wait").hangs()
     with weft.open(tmp_path, model=script, store="memory:") as agent:
         talk, api = agent.converse(title="Talk"), agent.api
