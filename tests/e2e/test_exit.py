@@ -148,7 +148,7 @@ def list_complaints(said: str) -> list[str]:
     ]
 
 
-def test_0_the_last_line_reports_the_result(workspace: Workspace) -> None:
+def test_a_run_that_is_done_exits_with_0_and_its_last_line_reports_the_result(workspace: Workspace) -> None:
     code, result = run_with_answers(workspace, SAYS)
     last = workspace.last_message()
 
@@ -172,19 +172,19 @@ def test_0_the_last_line_reports_the_result(workspace: Workspace) -> None:
     }
 
 
-def test_0_a_failure_that_a_retry_overcame_does_not_count(workspace: Workspace) -> None:
+def test_a_run_whose_failure_a_retry_overcame_exits_with_0(workspace: Workspace) -> None:
     code, result = run_with_answers(workspace, BUSY, SAYS)
 
     assert (code, result["status"], result["text"]) == (0, "done", "Well woven")
 
 
-def test_1_a_provider_refuses(workspace: Workspace) -> None:
+def test_a_run_whose_provider_refuses_exits_with_1(workspace: Workspace) -> None:
     code, result = run_with_answers(workspace, WRONG)
 
     assert (code, result["status"], result["error"]["name"]) == (1, "failed", "APIError")
 
 
-def test_2_wrong_usage_is_reported_before_anything_is_sent(workspace: Workspace) -> None:
+def test_wrong_usage_exits_with_2_and_creates_no_session(workspace: Workspace) -> None:
     for wrong in (
         ["--max-cost", "a lot"],
         ["--max-cost", "0"],
@@ -197,14 +197,14 @@ def test_2_wrong_usage_is_reported_before_anything_is_sent(workspace: Workspace)
     assert workspace.weft("session", "list", "--format", "json").stdout.strip() == "[]"
 
 
-def test_3_a_permission_request_without_a_user(workspace: Workspace) -> None:
+def test_a_permission_request_without_a_user_exits_with_3(workspace: Workspace) -> None:
     workspace.configure(permission={"edit": "ask"})
     code, result = workspace.result(*DEMO, "go")
 
     assert (code, result["status"]) == (3, "refused")
 
 
-def test_4_a_budget_stops_before_the_call_and_a_higher_one_lets_it_continue(workspace: Workspace) -> None:
+def test_a_run_stopped_by_its_budget_exits_with_4_and_can_be_continued(workspace: Workspace) -> None:
     stopped = workspace.weft("run", *DEMO, "--max-steps", "2", "go")
     failure = workspace.last_message()["info"]["error"]
     again = workspace.weft("run", "--continue")
@@ -223,7 +223,7 @@ def test_4_a_budget_stops_before_the_call_and_a_higher_one_lets_it_continue(work
 
 
 @pytest.mark.parametrize("scope", ["session", "tree", "day"])
-def test_4_a_configured_budget_applies_across_runs_and_can_be_raised(
+def test_a_run_exits_with_4_if_earlier_runs_used_up_a_configured_budget_until_it_is_raised(
     workspace: Workspace, scope: str
 ) -> None:
     def budget(steps: int) -> None:
@@ -233,14 +233,15 @@ def test_4_a_configured_budget_applies_across_runs_and_can_be_raised(
     first, _ = workspace.result(*DEMO, "go")
     second, result = workspace.result(*DEMO, "--continue", "more")
     budget(5)
-    third, _ = workspace.result(*DEMO, "--continue", "more", "--max-steps", "1")
+    third, raised = workspace.result(*DEMO, "--continue", "more", "--max-steps", "1")
 
     assert (first, second, third) == (0, 4, 4)
     assert (result["status"], result["error"]["data"]["scope"]) == ("budget", scope)
+    assert raised["error"]["data"]["scope"] == "run"
     assert f"experimental.weft.budget.{scope}.steps" in result["error"]["data"]["hint"]
 
 
-def test_4_a_cost_budget_stops_too(workspace: Workspace) -> None:
+def test_a_run_stopped_by_a_budget_of_cost_exits_with_4(workspace: Workspace) -> None:
     code, result = run_with_answers(workspace, CALLS, SAYS, flags=("--max-cost", "0.02"))
 
     # The first call is estimated at 8,000 tokens, and uses 1,000. Later estimates are based on that.
@@ -256,14 +257,14 @@ def test_an_invalid_budget_is_refused_with_its_position(workspace: Workspace) ->
     assert "experimental.weft.budget.session.cost: expected dollars such as" in ran.stderr
 
 
-def test_5_a_deadline_has_passed(workspace: Workspace) -> None:
+def test_a_run_past_its_deadline_exits_with_5(workspace: Workspace) -> None:
     workspace.configure_user(experimental={"weft": {"deadlines": {"turn": 1}}})
     code, result = workspace.result(*DEMO, "go")
 
     assert (code, result["status"], result["error"]["name"]) == (5, "timeout", "DeadlineError")
 
 
-def test_6_a_model_repeats_itself(workspace: Workspace) -> None:
+def test_a_run_whose_model_repeats_itself_exits_with_6(workspace: Workspace) -> None:
     code, result = run_with_answers(workspace, CALLS)
 
     assert (code, result["status"]) == (6, "loop")
@@ -313,7 +314,7 @@ def test_the_second_signal_ends_the_run_and_its_command_at_once(workspace: Works
     assert "Traceback" not in said
 
 
-def test_141_a_closed_stdout_ends_the_run(workspace: Workspace) -> None:
+def test_a_run_whose_stdout_is_closed_exits_with_141(workspace: Workspace) -> None:
     ran = subprocess.run(
         ["bash", "-o", "pipefail", "-c", f"{WEFT} run -m scripted/demo --format json go | head -n 1"],
         cwd=workspace.root,

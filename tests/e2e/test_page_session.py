@@ -341,7 +341,7 @@ def test_files_and_commands_are_completed(visitor: Visit, page: Page) -> None:
     expect(page.get_by_role("heading", name="A better name")).to_be_visible()
 
 
-def test_a_late_answer_for_fewer_letters_completes_nothing(visitor: Visit, page: Page) -> None:
+def test_a_late_answer_for_fewer_letters_replaces_no_newer_offer(visitor: Visit, page: Page) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:

@@ -47,7 +47,7 @@ def test_the_page_lists_every_attempt() -> None:
     assert PAGE.read_text() == to_page(), "write it anew: PYTHONPATH=tests python tests/given/bypass_page.py"
 
 
-def test_a_rule_of_the_person_wins(tmp_path: Path) -> None:
+def test_a_rule_of_the_person_permits_exactly_what_it_names(tmp_path: Path) -> None:
     tree = make_shell_tree(tmp_path)
     assert tree.explain("echo x > .git/hooks/pre-commit").verdict == "ask"
     assert tree.explain("echo x > .git/hooks/pre-commit", "own-hooks").verdict == "allow"

@@ -13,7 +13,9 @@ from weft.store.sqlite.store import open_sqlite_store
 from weft.testing.store_samples import prompt, session, text
 
 
-async def test_the_log_keeps_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_change_log_keeps_the_last_rows_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("weft.store.sqlite.change_log.LOG_ROWS", 20)
     monkeypatch.setattr("weft.store.sqlite.change_log.TRIM_ROWS", 5)
     path = tmp_path / "sessions.db"

@@ -15,9 +15,11 @@ from given.served_engine import always_open, open_served_engine, open_server
 from weft.agent.agent import Agent, Host
 from weft.agent.options import QuestionOptions
 from weft.api import Api
+from weft.client.address import Address
 from weft.client.api import connect, open_remote
-from weft.client.http import ConnectionOptions
+from weft.client.http import NO_SERVER_HINT, ConnectionOptions, ServerConnection
 from weft.client.prompt_run import PromptRun
+from weft.client.terminals import PROXY_HINT, open_remote_screen
 from weft.errors import (
     CursorLostError,
     NotFoundError,
@@ -259,8 +261,9 @@ async def test_a_client_gives_up_on_a_server_that_stays_unreachable() -> None:
         prompting = asyncio.ensure_future(api.prompt(session.id, text_prompt("hello")))
         await anext(listening)
         api._connection.client.base_url = "http://127.0.0.1:9"
-        with pytest.raises(UnreachableError):
+        with pytest.raises(UnreachableError) as refused:
             await prompting
+        assert refused.value.hint == NO_SERVER_HINT
         await served.engine.api.abort(session.id)
 
 
@@ -268,7 +271,9 @@ async def test_an_address_without_a_server_is_named_with_what_to_do() -> None:
     with pytest.raises(UnreachableError, match="nothing answers there") as refused:
         async with open_remote("http://127.0.0.1:9", env={}):
             pass
-    assert refused.value.hint == "is it running? weft serve starts one and prints its address"
+    assert (
+        refused.value.hint == NO_SERVER_HINT == "is it running? weft serve starts one and prints its address"
+    )
 
 
 async def test_a_client_leaves_a_server_that_stays_silent(canned_server: CannedServer) -> None:
@@ -371,6 +376,42 @@ async def test_a_terminal_is_read_and_typed_into(tmp_path: Path) -> None:
         await terminals.remove_pty(pty.id)
 
 
+@pytest.mark.parametrize(
+    ("answer", "said", "hint"),
+    [
+        (None, "no answer", NO_SERVER_HINT),
+        (b"", "does not accept a websocket", PROXY_HINT),
+        (b"SSH-2.0-x\r\n\r\n", "does not accept a websocket", PROXY_HINT),
+    ],
+    ids=["silent", "closes", "speaks otherwise"],
+)
+async def test_a_terminal_is_not_opened_on_what_does_not_answer_as_a_server_does(
+    answer: bytes | None, said: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.client.terminals.CONNECT_SECONDS", 60.0 if answer is not None else 0.2)
+
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if answer is None:
+            await reader.read()  # until the client gives up
+        else:
+            writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    async with asyncio.timeout(60), await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = Address(url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        connection = ServerConnection(address, ConnectionOptions())
+        with pytest.raises(UnreachableError, match=said) as refused:
+            await open_remote_screen(connection, "/pty/pty_1/connect")
+        assert refused.value.hint == hint
+        await ended.wait()
+        await connection.close()
+
+
 async def test_two_clients_that_join_a_run_both_receive_its_events() -> None:
     async with open_served_engine(ANSWER, ANSWER) as served, open_remote(served.url, env={}) as other:
         session = await served.api.create_session(SessionInput())
@@ -385,7 +426,7 @@ async def test_two_clients_that_join_a_run_both_receive_its_events() -> None:
             assert heard.messages() == await other.list_messages(session.id)
 
 
-def test_blocking_calls_do_the_same(tmp_path: Path) -> None:
+def test_blocking_calls_converse_listen_and_raise_errors(tmp_path: Path) -> None:
     script = Script("one").says("One.").asked("two").says("Two.").asked("three").says("Wait").hangs()
     with weft.open(tmp_path, model=script, store="memory:") as agent:
         talk, api = agent.converse(title="Talk"), agent.api

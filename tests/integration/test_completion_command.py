@@ -47,7 +47,7 @@ def complete(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
         (["run", "words of a prompt", ""], []),
     ],
 )
-def test_possible_words_are_offered(
+def test_the_words_that_may_follow_are_offered(
     words: list[str],
     names: list[str],
     tmp_path: Path,

@@ -365,7 +365,7 @@ async def test_a_database_with_a_damaged_table_is_reported_once_and_repaired(
         assert [each.id for each in reader.list_sessions()] == [SESSION]
 
 
-def test_the_version_of_sqlite_is_the_one_that_stores_use(root: Path) -> None:
+def test_the_doctor_names_the_version_of_sqlite_that_stores_use(root: Path) -> None:
     assert any(f"SQLite {apsw.sqlite_lib_version()}" in what for what in list_kinds(examine(case(root))))
 
 
@@ -393,7 +393,7 @@ def stamps(root: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
 
 
-def test_a_database_is_suggested_for_a_tree_with_thousands_of_sessions(tmp_path: Path) -> None:
+def test_a_database_is_suggested_from_three_thousand_sessions_on(tmp_path: Path) -> None:
     directory = tmp_path / "storage/session/p1"
     directory.mkdir(parents=True)
     for number in range(2_999):
@@ -408,7 +408,7 @@ def test_a_database_is_suggested_for_a_tree_with_thousands_of_sessions(tmp_path:
     )
 
 
-def test_a_database_is_suggested_for_a_tree_of_many_sessions(root: Path) -> None:
+def test_the_suggestion_of_a_database_names_the_number_of_sessions_and_the_command(root: Path) -> None:
     assert not [each for each in examine_root(root) if "storage migrate" in each.repair]
     first = root / f"session/p1/{FIRST}.json"
     # Links take a fraction of the time of files. That their documents name another session does not matter here.

@@ -31,7 +31,7 @@ def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, A
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_a_command_is_split_with_the_rule_for_each_part(
+def test_each_part_of_a_command_is_shown_with_its_rule(
     tree: ShellTree, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert explain(capsys, "cat .env > x") == (
@@ -180,12 +180,16 @@ def write_user_config(text: str) -> Path:
     return config
 
 
-def test_an_unknown_agent_is_named(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_agent_is_refused_and_a_similar_one_named(
+    tree: ShellTree, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command(["permission", "explain", "ls", "--agent", "plam"]) == ExitCode.USAGE
     assert "plan" in capsys.readouterr().err
 
 
-def test_the_persons_own_rules_count(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_of_the_persons_own_configuration_apply(
+    tree: ShellTree, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_user_config('{"permission": {"bash": {"git push *": "deny"}}}')
     code, printed = explain(capsys, "git -C src push")
     assert (code, [part["rule"] for part in printed["parts"] if part["action"] == "deny"]) == (

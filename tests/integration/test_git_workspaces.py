@@ -486,7 +486,7 @@ def test_an_invalid_workspace_is_refused_at_start(given: str) -> None:
         "git@git.example:team/loom.git",
     ],
 )
-def test_repository_addresses_are_validated(url: str) -> None:
+def test_every_form_of_a_repository_address_is_accepted(url: str) -> None:
     assert check_repository(f"loom={url}") == ("loom", url)
 
 

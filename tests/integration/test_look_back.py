@@ -343,7 +343,7 @@ def test_authors_are_exported_as_agent_trace_and_as_git_notes(
     assert {file["path"] for file in note["files"]} == {"app.py", "tools.py", "helper.py"}
 
 
-def test_everything_is_available_over_http(work: LongWork) -> None:
+def test_blame_logs_sql_and_trajectories_of_the_project_alone_are_available_over_http(work: LongWork) -> None:
     with serve_project(work.root.parent, project=work.root) as server:
         blame = server.get("/weft/blame", params={"path": "app.py"})
         assert summarise(blame, work) == work.expected["app.py"]
@@ -359,7 +359,7 @@ def test_everything_is_available_over_http(work: LongWork) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_other_stores_give_the_same_answers(
+def test_databases_give_the_same_blame_and_tables_as_files(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = f"sqlite:{tmp_path}/sessions.db" if kind == "sqlite" else make_url()

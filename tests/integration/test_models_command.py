@@ -244,7 +244,7 @@ def test_on_a_terminal_the_list_is_a_table() -> None:
     assert row == "p/m          ?       ?       ?        ?          ?  tools"
 
 
-def test_figures_are_readable() -> None:
+def test_limits_are_abbreviated_and_prices_have_no_trailing_zeros() -> None:
     assert [format_limit(count) for count in (0, 500, 8192, 200_000, 1_048_576)] == [
         "?",
         "500",

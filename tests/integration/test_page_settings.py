@@ -91,7 +91,7 @@ def test_the_parts_of_the_next_request_are_listed(server: ProjectServer) -> None
     server.get("/weft/session/ses_00000000000000000000000000/context", status=404)
 
 
-async def test_a_client_can_use_all_of_it(server: ProjectServer) -> None:
+async def test_a_client_reads_trust_findings_and_storage_and_changes_trust(server: ProjectServer) -> None:
     async with connect(server.url, directory=str(server.project)) as api:
         shown = await api.workspace.get_trust()
         assert shown.held[0].name == "loom"

@@ -38,7 +38,7 @@ def shell(script: str, directory: Path) -> ProcessCommand:
     )
 
 
-async def test_input_is_answered(tmp_path: Path) -> None:
+async def test_a_process_reads_what_is_written_and_its_output_is_heard(tmp_path: Path) -> None:
     ear = OutputRecorder()
     async with open_pipe_process(shell("echo $MINE; exec cat", tmp_path), ear.hear) as talk:
         talk.write(b"hello ")

@@ -75,7 +75,7 @@ async def test_git_commits_with_the_name_of_the_person(sandboxed: ToolHarness) -
     assert await run(sandboxed, script) == (0, "Ada Loom A beginning\n")
 
 
-async def test_a_shell_finds_what_it_needs(sandboxed: ToolHarness) -> None:
+async def test_a_shell_can_use_devices_and_here_strings(sandboxed: ToolHarness) -> None:
     script = (
         "echo a > /dev/null; echo b > /dev/stderr; echo $(($(head -c 4 /dev/urandom | wc -c))); echo <<<c"
     )

@@ -228,7 +228,7 @@ def test_a_session_of_a_removed_checkout_continues_in_its_project(tmp_path: Path
         assert answer["info"]["path"]["cwd"] == str(server.project)
 
 
-def test_a_named_directory_is_used(tmp_path: Path) -> None:
+def test_a_session_runs_in_the_directory_that_the_request_names(tmp_path: Path) -> None:
     other = make_project(tmp_path / "other")
     with serve_project(tmp_path, allowed=(other,)) as server:
         session = other_session(server, other)

@@ -45,7 +45,7 @@ def test_listing_servers_connects_them_and_reports_their_status(server: ProjectS
     assert "no-such-program" in listed["broken"]["error"]
 
 
-def test_no_other_list_starts_a_server(server: ProjectServer, tmp_path: Path) -> None:
+def test_listing_resources_and_commands_starts_no_server(server: ProjectServer, tmp_path: Path) -> None:
     assert server.get("/experimental/resource") == {}
     assert [each for each in server.get("/command") if each.get("mcp")] == []
     assert not (tmp_path / "plain.log").exists()

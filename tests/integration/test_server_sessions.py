@@ -110,7 +110,7 @@ def test_an_unknown_session_id_is_not_found_however_odd(server: ProjectServer, i
     assert server.get("/session") == []
 
 
-def test_other_unknown_ids_are_not_found_either(server: ProjectServer, session: str) -> None:
+def test_an_unknown_id_of_any_other_kind_is_not_found(server: ProjectServer, session: str) -> None:
     asked = [
         ("GET", f"/session/{session}/message/nope", None),
         ("DELETE", f"/session/{session}/message/msg_x/part/prt_x", None),

@@ -79,7 +79,7 @@ async def test_gc_releases_snapshots_of_removed_sessions(root: Path, capsys: Out
     assert [row["kind"] for row in run_json(capsys, "storage", "du")["rows"]].count("undo") == 1
 
 
-def test_gc_leaves_recent_files_unless_told_otherwise(root: Path, capsys: Out) -> None:
+def test_gc_leaves_recent_files(root: Path, capsys: Out) -> None:
     (root / f"session/p1/{OTHER}.json").unlink()
     assert run_json(capsys, "storage", "gc")["found"] == []
 

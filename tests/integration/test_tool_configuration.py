@@ -106,7 +106,7 @@ def test_a_person_may_change_and_add_formatters_and_servers(project: Path, trust
     assert found.held == ()
 
 
-def test_an_untrusted_project_may_only_disable_them(project: Path) -> None:
+def test_an_untrusted_project_may_only_disable_formatters_and_servers(project: Path) -> None:
     found = load(project, theirs=OWN)
     assert to_formatters(found, PLAIN) == tuple(each for each in FORMATTERS if each.name != "gofmt")
     assert to_language_servers(found, PLAIN) == tuple(each for each in SERVERS if each.name != "pyright")
@@ -122,12 +122,12 @@ def test_an_untrusted_project_does_not_change_a_command_of_the_person(project: P
 
 
 @pytest.mark.parametrize("whose", ["own", "theirs"])
-def test_false_disables_all_of_them(project: Path, whose: str) -> None:
+def test_false_disables_all_formatters_and_servers(project: Path, whose: str) -> None:
     found = load(project, **{whose: {"formatter": False, "lsp": False}})
     assert (to_formatters(found, PLAIN), to_language_servers(found, PLAIN)) == ((), ())
 
 
-def test_experimental_flags_add_others(project: Path) -> None:
+def test_experimental_flags_add_formatters_and_replace_servers(project: Path) -> None:
     flags = read_flags({"OPENCODE_EXPERIMENTAL_OXFMT": "1", "OPENCODE_EXPERIMENTAL_LSP_TY": "1"})
     found = load(project)
     assert "oxfmt" in {each.name for each in to_formatters(found, flags)}
@@ -147,7 +147,7 @@ def test_experimental_flags_add_others(project: Path) -> None:
         ({"OPENCODE_EXPERIMENTAL_PLAN_MODE": "1", "OPENCODE_CLIENT": "app"}, {}, (None, False, False, False)),
     ],
 )
-def test_flags_enable_tools(
+def test_flags_and_configuration_enable_tools(
     project: Path, env: dict[str, str], config: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
     made = to_tool_setup(load(project, own=config), read_flags(env), ())

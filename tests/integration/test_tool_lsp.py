@@ -230,7 +230,9 @@ def test_a_server_of_a_project_runs_only_if_the_project_is_trusted(project: Path
         ("incomingCalls", 1, "caller"),
     ],
 )
-async def test_a_server_answers_requests(project: Path, operation: str, count: int, word: str) -> None:
+async def test_each_request_to_a_server_returns_what_it_found(
+    project: Path, operation: str, count: int, word: str
+) -> None:
     (project / "a.fake").write_text("first second\n")
     async with open_harness(project, fake(project)) as harness:
         result = await harness.call(LSP, operation=operation, filePath="a.fake", line=1, character=8)

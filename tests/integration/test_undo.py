@@ -258,7 +258,7 @@ async def test_changes_of_a_child_session_are_undone_with_its_parent(root: Path)
         assert await harness.undo((await harness.history())[0].info.id) == {"a.txt": "restored"}
 
 
-async def test_a_running_session_is_busy(root: Path) -> None:
+async def test_undo_and_redo_are_refused_while_the_session_runs(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         seen: list[type[BaseException] | None] = []

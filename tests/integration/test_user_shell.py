@@ -153,7 +153,7 @@ async def test_a_prompt_sent_during_the_command_is_answered_afterwards(tmp_path:
         assert (await engine.api.get_session(session)).title == "are you there?"
 
 
-async def test_a_running_session_is_busy(tmp_path: Path) -> None:
+async def test_a_shell_command_is_refused_while_another_one_runs(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     async with open_in(tmp_path) as (engine, session):

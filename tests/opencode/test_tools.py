@@ -189,7 +189,9 @@ def list_fields(call: Json) -> Iterator[tuple[str, Any]]:
 # --- what must hold ---
 
 
-def test_every_call_ended(results: tuple[dict[str, Json], dict[str, Json]]) -> None:
+def test_every_call_of_both_programs_completed_or_failed(
+    results: tuple[dict[str, Json], dict[str, Json]],
+) -> None:
     theirs, ours = results
     assert list(theirs) == list(ours)
     ended = {each.get("status", "completed") for each in (*theirs.values(), *ours.values())}

@@ -353,7 +353,7 @@ async def test_growth_is_published_at_once_and_stored_within_the_flush_interval(
         assert await text_in(store) == "abcd"
 
 
-def test_streamed_text_is_stored_within_a_quarter_of_a_second() -> None:
+def test_the_intervals_in_which_growth_is_stored_are_at_most_a_quarter_of_a_second() -> None:
     assert max(GROWTH_SECONDS, LOG_SECONDS) <= 0.25, (
         "README: a killed process loses no more than a quarter of a second of streamed text"
     )

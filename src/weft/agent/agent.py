@@ -230,10 +230,10 @@ class Asker(ABC, Generic[T]):
         return self._host.api
 
     @abstractmethod
-    async def _find_session(
+    async def _enter_session(
         self, options: QuestionOptions, model: ModelRef | None
     ) -> tuple[SessionID, Transcript]:
-        """Return the session for a question, and what was said in it before."""
+        """Return the session to ask in, which may be a new one, and what was said in it before."""
 
     @overload
     async def ask(
@@ -352,7 +352,7 @@ class Asker(ABC, Generic[T]):
     ) -> AsyncGenerator[AnyStreamEvent | AnswerEvent[object]]:
         host = self._host
         model = host.find_model(options.model)
-        session, transcript = await self._find_session(options, model)
+        session, transcript = await self._enter_session(options, model)
         async with (
             host.offer_tools(session, options.tools or ()),
             apply_rules(host.api, session, own_rules),
@@ -383,7 +383,7 @@ class Agent(Asker[T]):
     def __repr__(self) -> str:
         return f"Agent({self._host.named})"
 
-    async def _find_session(
+    async def _enter_session(
         self, options: QuestionOptions, model: ModelRef | None
     ) -> tuple[SessionID, Transcript]:
         await self._host.check_choice(model, options.agent)  # so that a mistake leaves no empty session
@@ -460,7 +460,7 @@ class Conversation(Asker[T]):
     def __repr__(self) -> str:
         return f"Conversation({self.session!r})"
 
-    async def _find_session(
+    async def _enter_session(
         self, options: QuestionOptions, model: ModelRef | None
     ) -> tuple[SessionID, Transcript]:
         del options, model  # the rules are set on the session already

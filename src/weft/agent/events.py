@@ -73,7 +73,7 @@ AnyStreamEvent = TextEvent | ReasoningEvent | CallEvent | PermissionEvent | Retr
 
 
 class EventFold:
-    """Turns the events of a session into stream events. Texts and reasoning of child sessions are left out."""
+    """Turns the events of a session into stream events. Of child sessions it passes on permission requests only."""
 
     def __init__(self, session: SessionID, transcript: Transcript) -> None:
         self._session = session

@@ -18,7 +18,7 @@ from typing import Any, Final
 import httpx2
 from msgspec import Struct
 
-from weft.client.http import Backoff, ServerConnection
+from weft.client.http import NO_SERVER_HINT, Backoff, ServerConnection
 from weft.errors import CursorLostError, DocumentError, UnreachableError, WeftError
 from weft.model.client_tool import ClientToolRequest
 from weft.model.event import (
@@ -369,7 +369,7 @@ async def read_frames(
         except httpx2.TransportError as error:
             reason = str(error) or type(error).__name__
         if not await backoff.wait():
-            raise UnreachableError(f"{connection.url}: {reason}")
+            raise UnreachableError(f"{connection.url}: {reason}", hint=NO_SERVER_HINT)
         if backoff.attempts > 1:  # a connection that was only cut is back at once
             connection.notice_gone()
 

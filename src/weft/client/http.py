@@ -104,6 +104,7 @@ ALL_ATTEMPTS_FAILED: Final = "All connection attempts failed"  # the message of 
 # With these statuses a proxy says that the server is not available.
 PROXY_STATUSES: Final = frozenset({502, 503, 504})
 UNKNOWN_OUTCOME: Final = "it may have been done already: check before you repeat it"
+NO_SERVER_HINT: Final = "is it running? weft serve starts one and prints its address"
 
 Notice = Callable[[str], None]
 
@@ -207,8 +208,7 @@ class ServerConnection:
         try:
             response = await self._get_health(HEALTH_SECONDS)
         except httpx2.TransportError as error:
-            hint = "is it running? weft serve starts one and prints its address"
-            raise UnreachableError(self._describe(error), hint=hint) from error
+            raise UnreachableError(self._describe(error), hint=NO_SERVER_HINT) from error
         self.health = self._decode(response, ServerHealth)
 
     @overload
@@ -235,7 +235,7 @@ class ServerConnection:
                 if not request.repeatable and not isinstance(error, NEVER_SENT):
                     raise UnreachableError(self._describe(error), hint=UNKNOWN_OUTCOME) from error
                 if not await backoff.wait():
-                    raise UnreachableError(self._describe(error)) from error
+                    raise UnreachableError(self._describe(error), hint=NO_SERVER_HINT) from error
                 await self._wait_until_back()
                 continue
             is_away = (
@@ -295,7 +295,7 @@ class ServerConnection:
             except httpx2.TransportError as error:
                 self.notice_gone()
                 if not await backoff.wait():
-                    raise UnreachableError(self._describe(error)) from error
+                    raise UnreachableError(self._describe(error), hint=NO_SERVER_HINT) from error
                 continue
             self.notice_back()
             return

@@ -19,14 +19,25 @@ from wsproto.events import (
     Request,
     TextMessage,
 )
+from wsproto.utilities import RemoteProtocolError
 
 from weft.api.workspace import Screen
-from weft.client.http import CONNECT_SECONDS, ServerConnection, delete, get, post, put, to_error
+from weft.client.http import (
+    CONNECT_SECONDS,
+    NO_SERVER_HINT,
+    ServerConnection,
+    delete,
+    get,
+    post,
+    put,
+    to_error,
+)
 from weft.errors import UnreachableError
 from weft.model.ids import PtyID, check_id
 from weft.model.workspace import Pty, PtyChange, PtyInput
 
 READ_BYTES: Final = 65_536
+PROXY_HINT: Final = "a proxy before the server has to pass on the headers Upgrade and Connection"
 
 
 def pty_path(id: PtyID) -> str:
@@ -73,14 +84,16 @@ async def open_remote_screen(connection: ServerConnection, path: str) -> "Remote
             reader, writer = await asyncio.open_connection(
                 address.hostname, port, ssl=ssl.create_default_context() if secure else None
             )
+            screen = RemoteScreen(connection.url, reader, writer)
+            try:
+                await screen.shake_hands(address.netloc, address.path + path, _make_headers(connection))
+            except BaseException:
+                writer.close()
+                raise
     except (OSError, TimeoutError) as error:
-        raise UnreachableError(f"{connection.url}: {str(error) or 'no answer'}") from error
-    screen = RemoteScreen(connection.url, reader, writer)
-    try:
-        await screen.shake_hands(address.netloc, address.path + path, _make_headers(connection))
-    except BaseException:
-        writer.close()
-        raise
+        raise UnreachableError(
+            f"{connection.url}: {str(error) or 'no answer'}", hint=NO_SERVER_HINT
+        ) from error
     return screen
 
 
@@ -115,7 +128,7 @@ class RemoteScreen:
                     raise to_error(status, b"", path)
                 case _:
                     break
-        raise UnreachableError(f"{self._url} does not accept a websocket")
+        raise UnreachableError(f"{self._url} does not accept a websocket", hint=PROXY_HINT)
 
     async def read(self) -> bytes:
         async for event in self._events():
@@ -144,11 +157,14 @@ class RemoteScreen:
         self._writer.close()
 
     async def _events(self) -> AsyncIterator[Event]:
-        """Yield the events of the websocket until it is closed."""
+        """Yield the events of the websocket until it is closed, or the other side breaks the protocol."""
         while not self._ended:
             for event in self._ws.events():
                 yield event
             data = await self._reader.read(READ_BYTES)
             if not data:
                 return
-            self._ws.receive_data(data)
+            try:
+                self._ws.receive_data(data)
+            except RemoteProtocolError:
+                return  # it is no HTTP

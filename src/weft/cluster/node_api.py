@@ -56,8 +56,8 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
     async def _call(self, session: SessionID, kind: str, arguments: Any, key: str | None = None) -> Any:
         id = SessionID(check_id("session", session))
         session_directory = (await self.get_session(id)).directory  # raises before anything is stored
-        # A session runs where its directory is. If that should be here and is gone, the session continues in ours. The checkout of a
-        # git workspace is made again instead.
+        # A session runs where its directory is. If this node serves that directory, the server has called the `Api` of it, unless it is
+        # gone or the caller named another: then the session continues in ours. The checkout of a git workspace is made again instead.
         is_ours = self.serves(session_directory) and self._find_checkout_session(session_directory) is None
         directory = self.directory if is_ours else session_directory
         return await self.inbox.call(

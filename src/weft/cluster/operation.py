@@ -57,7 +57,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     * `takes` and `gives` are the types of its arguments and of its result;
     * one that is `repeatable` may be done again if the node that began it died: doing it twice is doing it once;
-    * one that `joins` waits for a session that another run has; any other fails as it would on one node;
+    * one that `joins` waits while another process runs the session; any other fails with `SessionBusyError`, as it would on one node;
     * one that is `patient` waits until a node can do it; any other fails soon if there is none.
     """
 

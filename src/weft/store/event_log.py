@@ -72,8 +72,8 @@ class SessionLog(Protocol):
     * The writing methods are those of the store. What one changes and what it logs is stored by one transaction: both or neither.
     * `read_own` returns the events of a principal after one of its own positions, at most `limit`, and raises `CursorLostError` if
       the log no longer has them all. `find_own_last` returns the last of these positions up to a position of the whole log.
-    * `watch_leases` calls a function for each lease that this process held and lost, as soon as that is noticed: at a
-      heartbeat. Writes are refused at once. `unwatch_leases` ends that.
+    * `watch_leases` calls a function for each lease that this process held and lost, as soon as that is noticed: when
+      it renews its leases. Writes are refused at once. `unwatch_leases` ends that.
     * `inbox` is what is wanted of sessions. `shared_log` is the log of everybody, None for a principal.
     """
 

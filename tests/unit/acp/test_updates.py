@@ -68,7 +68,7 @@ def test_text_for_the_model_alone_is_sent_as_a_thought() -> None:
     assert isinstance(grown, AgentThoughtChunk)
 
 
-def test_a_part_removed_before_a_retry_is_shown_as_failed() -> None:
+def test_a_call_removed_before_a_retry_is_shown_as_failed() -> None:
     telling = make_updates()
     telling.feed(MessageUpdated(info=ANSWER))
     call = ToolPart(

@@ -46,7 +46,7 @@ def test_the_file_watcher_flag_has_its_real_name() -> None:
     assert read_flags({"OPENCODE_EXPERIMENTAL_WATCHER": "1"}) == Flags()
 
 
-def test_numbers_and_names_are_read() -> None:
+def test_variables_with_numbers_and_names_set_their_flags() -> None:
     env = {
         "OPENCODE_EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS": "5000",
         "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX": "64000",

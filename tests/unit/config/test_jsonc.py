@@ -180,6 +180,6 @@ def test_every_json_text_is_parsed_as_json(value: dict[str, object], indent: int
 
 
 @given(st.text(alphabet='{}[]:,"\\/*a1 \n-.e', max_size=40))
-def test_every_invalid_text_raises_the_same_error(text: str) -> None:
+def test_every_text_is_an_object_or_raises_a_config_error(text: str) -> None:
     with suppress(ConfigError):
         assert isinstance(JsoncDocument("f", text, resolve).value, dict)

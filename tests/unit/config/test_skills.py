@@ -122,7 +122,7 @@ def test_links_in_own_directories_are_followed_and_cycles_end(tree: SkillTree) -
     assert tree.find() == {"x": "home/.claude/skills/linked/x/SKILL.md"}
 
 
-def test_flags_exclude_places(tree: SkillTree) -> None:
+def test_flags_exclude_the_skills_of_claude_code_or_of_the_project(tree: SkillTree) -> None:
     tree.put("project/.claude/skills/a")
     tree.put("home/.claude/skills/b")
     tree.put("project/.opencode/skills/c")

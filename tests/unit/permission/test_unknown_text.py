@@ -40,7 +40,7 @@ from weft.permission.rules import (
         ("ls", "ls *", True, True),
     ],
 )
-def test_an_unknown_text_may_match_any_pattern_but_surely_only_a_star(
+def test_a_text_with_an_unknown_part_matches_surely_perhaps_or_not_at_all(
     text: str, pattern: str, surely: bool, maybe: bool
 ) -> None:
     assert (surely_matches(text, pattern), may_match(text, pattern)) == (surely, maybe)

@@ -49,8 +49,9 @@ def test_an_unknown_hook_is_refused_with_similar_names() -> None:
 
 
 def test_a_decorator_without_parentheses_is_refused_with_a_hint() -> None:
-    with pytest.raises(NotFoundError, match="there is no hook"):
+    with pytest.raises(NotFoundError, match="there is no hook") as raised:
         hook(lambda *_: None)  # type: ignore[arg-type]
+    assert "tool.execute.before" in raised.value.hint
 
 
 def test_a_hook_that_is_not_a_function_is_refused() -> None:

@@ -57,7 +57,7 @@ def test_invalid_arguments_are_refused_by_name() -> None:
             msgspec.convert(wrong, takes)
 
 
-def test_a_decorated_function_can_still_be_called() -> None:
+def test_a_decorated_function_keeps_its_name_and_is_found_as_a_tool() -> None:
     assert deploy.__name__ == "deploy"
     assert [each.name for each in collect({"deploy": deploy}).tools] == ["deploy"]
 

@@ -147,7 +147,7 @@ def test_any_stream_is_read_or_refused(wire: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_the_stream_that_is_damaged_is_a_good_one(wire: str) -> None:
+def test_the_stream_of_each_wire_is_complete_before_it_is_damaged(wire: str) -> None:
     make_fold, events = WIRES[wire]
     fold, chunks = make_fold(), list[AnyChunk]()
     for event in events:

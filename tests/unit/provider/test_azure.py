@@ -77,7 +77,9 @@ class OnAzure:
         ),
     ],
 )
-async def test_the_configured_api_is_used(dialect: Dialect, options: dict[str, Any], path: str) -> None:
+async def test_azure_is_asked_through_the_configured_api(
+    dialect: Dialect, options: dict[str, Any], path: str
+) -> None:
     def make(client: Any, endpoint: ModelEndpoint) -> AzureOpenAI:
         return AzureOpenAI(client, ModelEndpoint(base_url=endpoint.base_url, api_key="k", options=options))
 

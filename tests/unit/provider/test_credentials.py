@@ -105,7 +105,7 @@ def test_a_link_to_the_key_file_stays_a_link(path: Path, tmp_path: Path) -> None
     assert json.loads(kept.read_bytes()) == {"openai": {"type": "api", "key": "sk"}}
 
 
-def test_removing_a_missing_key_raises_an_error(path: Path) -> None:
+def test_removing_a_missing_key_says_that_there_was_none(path: Path) -> None:
     assert not remove_login(str(path), "openai")
 
 

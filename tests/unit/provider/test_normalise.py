@@ -78,7 +78,7 @@ def test_ids_that_become_equal_by_truncation_are_made_unique() -> None:
     assert [item.call_id for item in results.content] == named
 
 
-def test_any_conversation_is_normalised() -> None:
+def test_ids_and_names_of_tools_are_made_valid_for_each_api() -> None:
     assert to_claude_id("functions.read:0/ä") == "functions_read_0__"
     assert to_mistral_id("call-1") == "call10000"
     assert (limit_id(9)("call_1234"), len(limit_id(9)("call_12345"))) == ("call_1234", 29)

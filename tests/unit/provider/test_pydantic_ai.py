@@ -80,7 +80,7 @@ async def test_the_error_for_a_missing_key_names_the_variable_to_set() -> None:
         ("mistral:large", "needs another package"),
     ],
 )
-async def test_an_unreachable_model_is_reported(model: str, said: str) -> None:
+async def test_a_model_that_the_library_cannot_reach_is_refused_by_name(model: str, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said) as caught:
         await ask({"options": {"model": model} if model != "m" else {}})
     assert caught.value.field == "provider.tail.options.model"

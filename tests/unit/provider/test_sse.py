@@ -34,7 +34,7 @@ def test_comments_and_unknown_fields_are_ignored() -> None:
     ]
 
 
-def test_a_name_applies_to_one_event() -> None:
+def test_a_name_without_data_is_not_that_of_the_next_event() -> None:
     assert read(b"event: x\n\ndata: a\n\n") == [SseEvent("", b"a")]
 
 

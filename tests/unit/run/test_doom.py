@@ -138,7 +138,9 @@ def test_the_hint_is_recognised_in_a_result() -> None:
 
 
 @given(st.integers(1, 4), st.integers(0, 12))
-def test_no_cycle_of_up_to_four_calls_runs_more_than_three_times(length: int, before: int) -> None:
+def test_a_cycle_of_up_to_four_calls_is_reported_before_its_third_round_ends(
+    length: int, before: int
+) -> None:
     cycle = "wxyz"[:length]
     calls = [PastCall(f"other{n}", {}, "o") for n in range(before)]
     turns = 0

@@ -85,7 +85,7 @@ def test_of_unknown_faults_only_retryable_ones_go_to_another_model() -> None:
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(-(10**9), 10**9), st.floats(0, 1)), max_size=50))
-def test_retries_end_after_five_retries_and_72_seconds_of_our_own_waits(
+def test_there_are_at_most_five_retries_and_72_seconds_of_our_own_waits(
     faults: list[tuple[int | None, float]],
 ) -> None:
     waited = tries = 0

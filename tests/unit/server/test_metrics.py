@@ -130,12 +130,12 @@ def test_requests_are_counted_by_route_and_buckets_add_up() -> None:
     assert not any("_bucket" in line and '"/event"' in line for line in lines)
 
 
-def test_every_line_is_valid() -> None:
+def test_every_line_of_the_metrics_is_valid() -> None:
     lines = [*EventMetrics().lines(), *RequestMetrics().lines()]
     assert all(line.startswith(("# HELP ", "# TYPE ")) or LINE.fullmatch(line) for line in lines)
     assert format_labels((("a", 'x"y\\z\n'),)) == '{a="x\\"y\\\\z\\n"}'
 
 
-def test_streams_are_not_timed() -> None:
+def test_every_route_that_streams_is_among_the_paths_that_are_not_timed() -> None:
     streams = {route.path for route in list_routes() if route.media == "text/event-stream"}
     assert streams <= set(STREAM_PATHS)

@@ -20,7 +20,7 @@ HERE = {"host": "localhost"}
 DOOR = AccessPolicy(password="pw", open_to_all="/s/")
 
 
-def test_pages_are_rate_limited() -> None:
+def test_a_rate_limit_allows_a_burst_and_then_so_many_requests_a_second() -> None:
     bucket = RateLimit(size=3, rate=2)
     assert [bucket.take(10.0) for _ in range(4)] == [True, True, True, False]
     assert [bucket.take(11.0) for _ in range(3)] == [True, True, False]
@@ -71,7 +71,7 @@ def test_public_pages_allow_reading_below_their_path_only(method: str, path: str
     assert (None if refusal is None else refusal.status) == status
 
 
-def test_access_requires_a_password_unless_it_was_switched_off() -> None:
+def test_pages_need_the_password_unless_they_are_public() -> None:
     refusal = AccessPolicy(password="pw").check("GET", HERE, "/s/x")
     assert refusal is not None
     assert refusal.status == 401

@@ -268,7 +268,7 @@ def test_an_invalid_received_item_is_refused(kind: str, data: Any) -> None:
         name_item(ShareItem(type=kind, data=data))
 
 
-def test_a_part_waits_for_its_message() -> None:
+def test_parts_without_their_messages_are_left_out() -> None:
     session = to_shared_view(export())
     items = {name: item for name, item in to_items(session).items() if not name.startswith("message/")}
     made = from_items(items)

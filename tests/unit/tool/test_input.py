@@ -32,6 +32,6 @@ def test_a_quoted_boolean_is_accepted_and_text_stays_text() -> None:
 
 
 @pytest.mark.parametrize("offset", ["three", "-1", "1.5", None, [1]])
-def test_invalid_limits_are_refused_by_name(offset: object) -> None:
+def test_an_invalid_offset_is_refused_by_name(offset: object) -> None:
     with pytest.raises(ToolError, match=r"invalid arguments: Expected `int`.* at `\$\.offset`"):
         to_input(READ, {"filePath": "a", "offset": offset})

@@ -104,7 +104,7 @@ def test_a_quoted_end_marker_does_not_end_the_patch() -> None:
         (patch("*** Update File: a"), "the section does not say what to change in a"),
     ],
 )
-def test_invalid_limits_are_refused_by_name(text: str, said: str) -> None:
+def test_an_invalid_patch_is_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(ToolError) as raised:
         parse_patch(text)
     assert said in str(raised.value)

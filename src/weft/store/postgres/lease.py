@@ -46,7 +46,7 @@ class LeaseKeeper:
         """Renew all held leases, `HEARTBEATS` times within their duration, until cancelled."""
         while True:
             await self._clock.sleep(self._seconds / HEARTBEATS)
-            # If the database cannot be reached, leases run out there. The next heartbeat renews those that nobody took over.
+            # If the database cannot be reached, leases run out there. The next attempt renews those that nobody took over.
             with suppress(StoreError):
                 await self.renew()
 
