@@ -82,6 +82,14 @@ def test_a_conversation_works_line_by_line(server: ProjectServer, tmp_path: Path
     assert weft("attach", server.url, "--fork", cwd=tmp_path).returncode == 2
 
 
+def test_an_earlier_answer_is_printed_without_the_attempts_that_failed(tmp_path: Path) -> None:
+    broken = Fail(message="reset", kind="network", retryable=True, wait_ms=1)
+    with serve_project(tmp_path, [[Say(text="half an"), broken], [Say(text="a whole answer")]]) as server:
+        assert weft("run", "--attach", server.url, "--title", "Mine", "hello", cwd=tmp_path).returncode == 0
+        again = weft("attach", server.url, "-c", typed="/exit\n", cwd=tmp_path)
+        assert again.stdout == "a whole answer\n", again.stderr
+
+
 def test_a_session_is_named_by_the_start_of_its_id_or_as_the_last_one(
     server: ProjectServer, tmp_path: Path
 ) -> None:

@@ -222,6 +222,20 @@ def test_a_session_that_another_process_runs_is_busy_and_the_error_names_the_pro
     assert [m["info"]["role"] for m in document(directory, session)["messages"]] == ["user", "assistant"]
 
 
+def test_a_session_that_another_process_answers_is_not_continued_without_words(directory: Path) -> None:
+    running = start(directory, SLOW_WORDS)
+    session = wait_for_output(running, "session").split()[1]
+    wait_for_output(running, "grew")
+    second = subprocess.run(
+        [WEFT, "run", "-m", "scripted/demo", "-s", session],
+        cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    kill(running)
+
+    assert second.returncode == 8, second.stderr
+    assert f"process {running.pid}" in second.stderr
+
+
 def still_running(directory: str) -> list[str]:
     """Return the processes whose working directory is this one."""
     found = []

@@ -193,3 +193,5 @@ async def test_a_silent_server_is_given_up(name: str) -> None:
         failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)
+        expected = "(experimental.weft.deadlines, or options.timeout of the provider, says how long to wait)"
+        assert failed.error.data.message.endswith(expected)

@@ -10,14 +10,15 @@ from msgspec.structs import replace
 
 from given.engine import NOW, PLACE, Engine, open_engine, text_prompt
 from given.small_disk import SmallDisk
+from weft.cli.prompt import require_unfinished
 from weft.cli.run import trash_unanswered
-from weft.errors import StoreError
+from weft.errors import InvalidInputError, StoreError
 from weft.journal import GROWTH_SECONDS
-from weft.model.event import PartGrew, PartUpdated
+from weft.model.event import MessageUpdated, PartGrew, PartUpdated
 from weft.model.failure import StorageFailure
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, ShellInput
-from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts
 from weft.model.part import TextPart
 from weft.provider.scripted import AnyMove, Say
 from weft.store.files.store import FileStore
@@ -125,6 +126,20 @@ async def test_published_text_is_stored_as_soon_as_there_is_space(
         clock.turn(round(GROWTH_SECONDS * 1000))
         while text_of(await read_answer(root, session)) != WORDS:
             pass  # reading it lets the journal continue
+
+
+async def test_an_answer_whose_end_could_not_be_stored_can_be_continued(tmp_path: Path) -> None:
+    root = tmp_path / "storage"
+    async with open_engine(SPEAKS, store=FileStore(str(root))) as engine:
+        session = await engine.api.create_session(SessionInput(title="Long"))
+        answer = (await engine.api.prompt(session.id, text_prompt("Speak."))).info
+        with pytest.raises(InvalidInputError):
+            await require_unfinished(engine.api, session)
+        assert isinstance(answer, AssistantMessage)
+        # What a full disk leaves if nothing but the text fits.
+        open_answer = replace(answer, finish=None, time=AssistantTime(created=answer.time.created))
+        await engine.store.apply(MessageUpdated(info=open_answer))
+        await require_unfinished(engine.api, session)
 
 
 async def test_a_manual_command_whose_output_does_not_fit_has_failed(tmp_path: Path) -> None:

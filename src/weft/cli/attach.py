@@ -328,7 +328,9 @@ class AttachConsole:
 
     def _print_message(self, message: MessageWithParts) -> None:
         text = "\n".join(
-            part.text for part in message.parts if isinstance(part, TextPart) and not part.synthetic
+            part.text
+            for part in message.parts
+            if isinstance(part, TextPart) and not part.synthetic and not part.ignored
         )
         if not text:
             return

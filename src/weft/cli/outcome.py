@@ -47,6 +47,7 @@ class RunTally:
         match event:
             case MessageUpdated(info=AssistantMessage(time=time)) if time.completed is None:
                 self.failure = None  # the run continued, so it recovered from the failure
+                self.feed_child(event)
             case SessionFailed(error=error) if error is not None:
                 self.failure = error
             case SessionUpdated(info=info):
@@ -60,6 +61,8 @@ class RunTally:
         match event:
             case PartUpdated(part=StepFinishPart() as part):
                 self._spending.count(part)
+            case MessageUpdated(info=AssistantMessage() as answer):
+                self._spending.follow(answer)
             case SessionCreated(info=info) | SessionUpdated(info=info):
                 self._spending.record(info.id, get_ledger(info))
             case _:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec.structs import replace
 
-from weft.errors import DocumentError, InvalidIdError, InvalidInputError, NotFoundError
+from weft.errors import DocumentError, InvalidIdError, InvalidInputError, NotFoundError, SessionBusyError
 from weft.local.place import is_here
 from weft.model.agent import AgentInfo
 from weft.model.catalog import parse_ref
@@ -19,7 +19,7 @@ from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput,
 from weft.model.message import AssistantMessage, JsonFormat
 from weft.model.part import ModelRef, ToolPart
 from weft.model.project import Place, Project, get_root
-from weft.model.session import SessionInfo
+from weft.model.session import Idle, SessionInfo
 from weft.model.session_query import SessionQuery, to_next_page
 from weft.model.spending import UNLIMITED, Budget
 from weft.model.wire import parse
@@ -141,14 +141,18 @@ def to_title(title: str | None, text: str) -> str | None:
 async def require_unfinished(api: Api, session: SessionInfo) -> None:
     """Raise `InvalidInputError` unless the session can continue without a prompt.
 
-    It can if its last prompt or tool results were not answered, or if the last answer failed.
+    It can if its last prompt or tool results were not answered, or if the last answer failed or has no end. Raise
+    `SessionBusyError` if the answer is just being made in the process behind `api`. For another process, the prompt does so.
     """
+    if not isinstance(await api.get_status(session.id), Idle):
+        raise SessionBusyError(session.id, hint="it is being answered; wait until that is done")
     last = await api.list_messages(session.id, limit=1)
     finished = [
         message
         for message in last
         if isinstance(message.info, AssistantMessage)
         and message.info.error is None
+        and (message.info.finish is not None or message.info.time.completed is not None)
         and not any(isinstance(part, ToolPart) for part in message.parts)
     ]
     if finished or not last:

@@ -26,6 +26,7 @@ from weft.model.part import (
     FilePart,
     PendingState,
     ReasoningPart,
+    RetryPart,
     RunningState,
     SubtaskPart,
     TextPart,
@@ -123,6 +124,9 @@ def _format_part(part: AnyPart, paint: Paint) -> Iterable[str]:
         case ToolPart(tool=tool, state=PendingState() | RunningState() as state):
             head = f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.yellow(str(state.__struct_config__.tag))}"
             yield head + paint.dim(format_child(state))
+        case RetryPart(attempt=attempt, error=error):
+            reason = sanitize(describe_failure(error))
+            yield paint.yellow(f"Attempt {attempt} failed and was repeated: {reason}")
         case _:
             pass
 

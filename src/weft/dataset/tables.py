@@ -306,6 +306,9 @@ def _to_step_row(
     info: AssistantMessage, message: MessageWithParts, number: int, flags: tuple[bool, bool]
 ) -> Row:
     tokens, failure = info.tokens, info.error
+    # Texts that are ignored are those of attempts that failed.
+    said = [part for part in message.parts if isinstance(part, TextPart) and not part.ignored]
+    thought = [part for part in message.parts if isinstance(part, ReasoningPart) and not part.ignored]
     return (
         info.id,
         info.session_id,
@@ -319,8 +322,8 @@ def _to_step_row(
         info.finish,
         None if failure is None else type(failure).__struct_config__.tag,
         None if failure is None else clean(str(getattr(failure.data, "message", ""))),
-        clean("\n".join(part.text for part in message.parts if isinstance(part, TextPart))),
-        clean("\n".join(part.text for part in message.parts if isinstance(part, ReasoningPart))),
+        clean("\n".join(part.text for part in said)),
+        clean("\n".join(part.text for part in thought)),
         tokens.input,
         tokens.output,
         tokens.reasoning,

@@ -69,7 +69,7 @@ def _join_texts(message: MessageWithParts) -> str:
     texts: list[str] = []
     for part in message.parts:
         match part:
-            case TextPart(text=text):
+            case TextPart(text=text, ignored=False):
                 texts.append(text)
             case ToolPart(tool=tool, state=CompletedState(title=title, output=output)):
                 texts.append(f"[{tool} {title}]\n{output}")

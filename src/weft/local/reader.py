@@ -65,9 +65,9 @@ class SessionReader:
         if query.everywhere:
             found = self.store.query_sessions(query)
         else:
-            place = self._place()
-            project = place.place.project.id
-            if place.adoption is None:
+            resolved = self._resolve_place()
+            project = resolved.place.project.id
+            if resolved.adoption is None:
                 found = self.store.query_sessions(replace(query, project_id=project))
             else:
                 found = select_sessions(self._list_sessions(everywhere=False), query)
@@ -93,7 +93,7 @@ class SessionReader:
     def _list_sessions(self, everywhere: bool) -> list[SessionInfo]:
         if everywhere:
             return self.store.list_sessions()
-        found = self._place()
+        found = self._resolve_place()
         own = self.store.list_sessions(found.place.project.id)
         return own if found.adoption is None else sorted(own + self._list_misfiled(found), key=_get_age)
 
@@ -102,7 +102,7 @@ class SessionReader:
         return self.place().project.id
 
     def place(self) -> Place:
-        return self._place().place
+        return self._resolve_place().place
 
     def get_session(self, given: str) -> SessionInfo:
         """Return a session by its id, the beginning of its id, or `last`. Only sessions whose id begins in this way are read."""
@@ -168,7 +168,8 @@ class SessionReader:
         """Return the documents that could not be read so far."""
         return self.store.problems()
 
-    def _place(self) -> Resolution:
+    def _resolve_place(self) -> Resolution:
+        """Find out which project the directory belongs to, as the next run would. Store nothing."""
         at = find_checkout(self._directory, fake_vcs=self.env.get("OPENCODE_FAKE_VCS", ""))
         project = ProjectID(at.id or GLOBAL_PROJECT)
         seen = parse_last_seen(self.store.find_value(last_seen_key(project)))

@@ -278,8 +278,8 @@ def to_prompt_input(message: MessageWithParts) -> PromptInput:
     parts: list[AnyPartInput] = []
     for part in message.parts:
         match part:
-            case TextPart(synthetic=False, text=text):
-                parts.append(TextInput(text=text))
+            case TextPart(synthetic=False, text=text, ignored=ignored):
+                parts.append(TextInput(text=text, ignored=ignored))
             case FilePart(mime=mime, filename=filename, url=url, source=source):
                 parts.append(FileInput(mime=mime, filename=filename, url=url, source=source))
             case AgentPart(name=name, source=source):

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from weft.model.ids import PartID, SessionID
+from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.wire import Wire, always
 
 if TYPE_CHECKING:  # listing sessions must not load types that it does not use
+    from weft.model.message import AssistantMessage
     from weft.model.part import StepFinishPart, Tokens
 
 NOTHING_BELOW: dict[SessionID, "Spent"] = {}
@@ -185,16 +186,24 @@ def max_spent(one: Spent, other: Spent) -> Spent:
 class RunSpending:
     """Adds up what a run spends, with its child sessions: its steps, and requests that are in no message.
 
-    `record` takes the ledger of each session as it is before the run, and then as it changes.
+    `count` takes the end of each step, and `follow` each answer whenever it changes: an answer that broke off may have no end of a
+    step. `record` takes the ledger of each session as it is before the run, and then as it changes.
     """
 
     def __init__(self) -> None:
         self._steps: dict[PartID, Spent] = {}
         self._besides: list[Spent] = []
         self._ledgers: dict[SessionID, Ledger] = {}
+        self._answers: dict[MessageID, Spent] = {}  # nothing but whether all that they used is known
 
     def count(self, step: "StepFinishPart") -> None:
         self._steps[step.id] = to_step_spent(step)
+
+    def follow(self, answer: "AssistantMessage") -> None:
+        is_open = answer.time.completed is None
+        if is_open or answer.id in self._answers:  # else it was there before the run
+            known = Spent(priced=answer.priced and not is_open, counted=answer.counted and not is_open)
+            self._answers[answer.id] = known
 
     def record(self, session: SessionID, ledger: Ledger) -> None:
         before = self._ledgers.get(session, ledger)
@@ -202,8 +211,8 @@ class RunSpending:
         self._besides.append(find_spent_besides(ledger, before))
 
     def total(self) -> Spent:
-        return add_spent((*self._steps.values(), *self._besides))
+        return add_spent((*self._steps.values(), *self._besides, *self._answers.values()))
 
     def restart(self) -> None:
         """Begin another run."""
-        self._steps, self._besides = {}, []
+        self._steps, self._besides, self._answers = {}, [], {}

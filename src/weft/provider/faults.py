@@ -310,6 +310,13 @@ def make_incomplete_error(message: str) -> ProviderError:
     return error
 
 
+def make_silence_error(message: str) -> ProviderError:
+    """Make an error for an answer that did not come, or did not go on. The hint names the settings that allow it more time."""
+    error = make_error("timeout", message)
+    error.hint = "experimental.weft.deadlines, or options.timeout of the provider, says how long to wait"
+    return error
+
+
 def make_nameless_call_error() -> ProviderError:
     return make_error("protocol", "the model called a tool without a name")
 

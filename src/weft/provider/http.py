@@ -11,7 +11,13 @@ from weft.model.url import redact_url
 from weft.provider.catalog.local import find_refused_connection
 from weft.provider.chunk import AnyChunk
 from weft.provider.endpoint import HttpRequest
-from weft.provider.faults import MAX_BODY_LENGTH, make_error, make_incomplete_error, parse_error
+from weft.provider.faults import (
+    MAX_BODY_LENGTH,
+    make_error,
+    make_incomplete_error,
+    make_silence_error,
+    parse_error,
+)
 from weft.provider.http_client import (
     SUCCESS,
     ConnectFailedError,
@@ -127,7 +133,7 @@ class _OpenAnswer:
             try:
                 piece = await response.read()
             except TimeoutError:
-                raise _make_timeout_error(
+                raise make_silence_error(
                     f"the server sent nothing for {response.silence:g} s in the middle of its answer"
                 ) from None
 
@@ -156,7 +162,9 @@ async def _open_answer(client: HttpClient, request: HttpRequest) -> AsyncIterato
                 await response.receive_head()
                 answer = _OpenAnswer(response, await response.read())
         except TimeoutError:
-            raise _make_timeout_error(f"no answer within {deadlines.first_byte:g} s") from None
+            raise make_silence_error(
+                f"no answer from {_format_host(request.url)} within {deadlines.first_byte:g} s"
+            ) from None
         response.silence = deadlines.between
         await _require_event_stream(answer, request)
         yield answer

@@ -89,17 +89,20 @@ def rename_paths(message: MessageWithParts, renamed: Mapping[str, str]) -> Messa
 
 
 def to_chunks(answer: MessageWithParts) -> Iterator[AnyChunk]:
-    """Yield a stored answer as a model streams it. Raise `ProviderError` if it ended with a failure."""
+    """Yield a stored answer as a model streams it, without what it said in attempts that failed.
+
+    Raise `ProviderError` if it ended with a failure.
+    """
     info = answer.info
     assert isinstance(info, AssistantMessage)
     yield Started()
     for part in answer.parts:
         match part:
-            case TextPart(id=id, text=text, metadata=metadata):
+            case TextPart(id=id, text=text, metadata=metadata, ignored=False):
                 yield TextStart(id=id)
                 yield TextDelta(id=id, text=text)
                 yield TextEnd(id=id, metadata=metadata)
-            case ReasoningPart(id=id, text=text, metadata=metadata):
+            case ReasoningPart(id=id, text=text, metadata=metadata, ignored=False):
                 yield ReasoningStart(id=id)
                 yield ReasoningDelta(id=id, text=text)
                 yield ReasoningEnd(id=id, metadata=metadata)

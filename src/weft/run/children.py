@@ -37,7 +37,7 @@ REPORT_INTERVAL_SECONDS = 0.25
 
 
 class ChildRunner(Protocol):
-    """Runs child sessions, and aborts them."""
+    """Runs a session on behalf of another run, and aborts it: a child session, or the judge of trials."""
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts: ...
 

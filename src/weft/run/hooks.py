@@ -198,8 +198,6 @@ async def _change_text(hooks: Hooks, processor: Processor, event: Event) -> Even
 
 # --- prompts ---
 
-# A hook may change text, add and remove parts, and name another agent or model. Ids, session and time of the prompt are restored
-# silently, since a hook that adds a part has to write some id into it.
 HOOK_FIELD: Final = "chat.message"
 PROMPT_PART_TYPES: Final = (TextPart, FilePart, AgentPart, SubtaskPart)
 
@@ -217,6 +215,9 @@ def to_prompt_hook_input(input: PromptInput, message: UserMessage) -> ChatMessag
 
 def merge_hooked_prompt(hooked: ChatMessage, original: ChatMessage, mint: Mint) -> ChatMessage:
     """Return the prompt of a hook with our session, message and time, and its parts in their order.
+
+    A hook may change text, add and remove parts, and name another agent or model. Ids, session and time are restored silently,
+    since a hook that adds a part has to write some id into it.
 
     Parts are stored in the order of their ids, so all parts behind a new one get new ids. Raise `InvalidInputError` if a part
     has a type that no prompt can have, or if no part is left.

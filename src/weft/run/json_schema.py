@@ -325,7 +325,7 @@ def _find_reason(message: MessageWithParts, format: JsonFormat) -> str | None:
     if _has_value(message):
         return None
     if ended_without_calls(message):
-        text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
+        text = "".join(part.text for part in message.parts if isinstance(part, TextPart) and not part.ignored)
         value = from_text(format.schema, text)
         faults = [] if value is UNSET else list_faults(value, format.schema)
         return (

@@ -127,6 +127,7 @@ class Spender:
                 accounts.append(await self._reserve_day(expected))
                 verdict = check_budgets(accounts, expected)
                 if self._shared is not None and isinstance(verdict, OverBudget):
+                    # The step is not taken. Counting releases what was just reserved of the group.
                     await self._budgets.groups.count(self._shared.group, ancestry[0])
             if not isinstance(verdict, OverBudget):
                 reservation = Reservation(

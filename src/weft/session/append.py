@@ -245,9 +245,9 @@ class MessageBuilder:
         self._mint = mint
         self._at = at
         self._prompt = prompt
-        self._stored = dict(calls)
-        self._completed: dict[PartID, ToolPart] = {}
-        self._own: dict[str, tuple[MessageID, PartID]] = {}
+        self._stored_calls = dict(calls)
+        self._completed_calls: dict[PartID, ToolPart] = {}
+        self._new_calls: dict[str, tuple[MessageID, PartID]] = {}
         self._infos: dict[MessageID, AnyMessage] = {}
         self._parts: dict[MessageID, dict[PartID, AnyPart]] = {}
 
@@ -266,7 +266,7 @@ class MessageBuilder:
 
     def to_events(self) -> list[Durable]:
         """Return the events that store the messages, and the results of calls that were stored before."""
-        events: list[Durable] = [PartUpdated(part=part) for part in self._completed.values()]
+        events: list[Durable] = [PartUpdated(part=part) for part in self._completed_calls.values()]
         for id, info in self._infos.items():
             events.append(MessageUpdated(info=info))
             events += [PartUpdated(part=part) for part in self._parts[id].values()]
@@ -326,7 +326,7 @@ class MessageBuilder:
                 state = (
                     started if output is None and error is None else self._end(started, output or "", error)
                 )
-                self._own[call_id] = message, ids["id"]
+                self._new_calls[call_id] = message, ids["id"]
                 self._put(ToolPart(**ids, call_id=call_id, tool=tool, state=state))
             case NewToolResult(call_id=call_id, output=output, error=error):
                 if not self._complete(content):
@@ -338,15 +338,15 @@ class MessageBuilder:
 
     def _complete(self, result: NewToolResult) -> bool:
         """Complete the call that a result belongs to. Return False if there is none."""
-        place = self._own.get(result.call_id)
-        part = self._parts[place[0]][place[1]] if place else self._stored.get(result.call_id)
+        place = self._new_calls.get(result.call_id)
+        part = self._parts[place[0]][place[1]] if place else self._stored_calls.get(result.call_id)
         if not isinstance(part, ToolPart):
             return False
         done = replace(part, state=self._end(part.state, result.output, result.error))
         if place:
             self._put(done)
         else:
-            self._stored[result.call_id] = self._completed[done.id] = done
+            self._stored_calls[result.call_id] = self._completed_calls[done.id] = done
         return True
 
     def _end(self, state: AnyToolState, output: str, error: str | None) -> AnyToolState:

@@ -35,8 +35,10 @@ class SessionStep(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text of the model, without its reasoning."""
-        return "\n".join(part.text for part in self.message.parts if isinstance(part, TextPart))
+        """The text of the model, without its reasoning and what it said in attempts that failed."""
+        return "\n".join(
+            part.text for part in self.message.parts if isinstance(part, TextPart) and not part.ignored
+        )
 
     @property
     def changes(self) -> tuple[StepChange, ...]:

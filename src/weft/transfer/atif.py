@@ -98,13 +98,15 @@ def _to_answer(info: AssistantMessage, message: MessageWithParts, embedded: set[
     # An API may use an id twice. The result must name its own call.
     ids = [call.call_id for call in calls]
     names = [call.id if ids.count(call.call_id) > 1 else call.call_id for call in calls]
-    reasoning = "\n".join(part.text for part in message.parts if isinstance(part, ReasoningPart))
+    # Texts that are ignored are those of attempts that failed: the model does not read them again.
+    said = [part for part in message.parts if isinstance(part, TextPart) and not part.ignored]
+    thought = [part for part in message.parts if isinstance(part, ReasoningPart) and not part.ignored]
     return _without_empty(
         {
             "source": "agent",
             "model_name": _name_model(info) if info.model_id else None,
-            "message": "\n".join(part.text for part in message.parts if isinstance(part, TextPart)),
-            "reasoning_content": reasoning,
+            "message": "\n".join(part.text for part in said),
+            "reasoning_content": "\n".join(part.text for part in thought),
             "tool_calls": [
                 {"tool_call_id": name, "function_name": call.tool, "arguments": to_plain(call.state.input)}
                 for name, call in zip(names, calls, strict=True)

@@ -349,6 +349,7 @@ class SessionView:
                 self._feed_patch(part)
             case MessageUpdated(info=AssistantMessage() as answer):
                 self._answers[answer.id] = answer
+                self._run_spending.follow(answer)
             case SessionCreated(info=info) | SessionUpdated(info=info):
                 self._run_spending.record(info.id, get_ledger(info))
             case _:
@@ -384,6 +385,7 @@ class SessionView:
             agent = "" if info.summary else info.agent
             self._set_model(agent, f"{info.provider_id}/{info.model_id}" if info.model_id else "")
         self._answers[info.id] = info
+        self._run_spending.follow(info)
         if info.error is not None and info.time.completed is not None:
             self._fail(info.error)
 
@@ -396,8 +398,8 @@ class SessionView:
         self._end_text()
         aborted = isinstance(failure, AbortedFailure)
         self.add(NoticeItem(kind="note" if aborted else "error", text=INTERRUPTED if aborted else message))
-        if hint := _get_hint(failure):
-            self.add(NoticeItem(kind="note", text=hint))
+        if isinstance(failure, BudgetFailure) and failure.data.hint:
+            self.add(NoticeItem(kind="note", text=failure.data.hint))
 
     def settle(self) -> None:
         """Settle everything: the session is not running."""
@@ -550,10 +552,6 @@ class SessionView:
         seen = add_spent((self._base or Spent(), *self._steps.values()))
         recorded = total_spent(self._ledger) if self._ledger is not None else Spent()
         self.status = replace(self.status, spent=max_spent(seen, recorded))
-
-
-def _get_hint(error: object) -> str:
-    return error.data.hint if isinstance(error, BudgetFailure) else ""
 
 
 def _to_open_call(part: ToolPart, *, child: bool) -> RunningCall:

@@ -171,6 +171,21 @@ def test_the_result_counts_titles_and_no_earlier_cost() -> None:
     assert (tally.spent.cost, tally.spent.steps) == (Decimal("0.25"), 0)
 
 
+def test_what_an_answer_that_broke_off_used_is_unknown_and_not_zero() -> None:
+    broken = message(priced=False, counted=False).info
+    begun = replace(broken, time=AssistantTime(created=1), priced=True, counted=True)
+    tallies = [
+        tally(MessageUpdated(info=begun)),
+        tally(MessageUpdated(info=begun), MessageUpdated(info=broken)),
+        tally(MessageUpdated(info=broken)),  # it was there before the run, and is settled now
+    ]
+    assert [(each.spent.priced, each.spent.counted) for each in tallies] == [
+        (False, False),
+        (False, False),
+        (True, True),
+    ]
+
+
 def test_the_result_contains_the_failure_or_the_structured_value() -> None:
     stopped = to_result(outcome(message(error=BUDGET)))
     value = to_result(outcome(message(structured=None)))

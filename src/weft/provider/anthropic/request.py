@@ -1,4 +1,7 @@
-"""Build a request for Anthropic's Messages API that is valid for any history (pure)."""
+"""Build a request for Anthropic's Messages API that is valid for any history (pure).
+
+The first half, up to `METADATA_KEY`, is shared with Bedrock, which serves Claude by an API of its own.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -81,7 +84,10 @@ class MergedMessages:
         self._messages.append({"role": role, "content": [*blocks]})
 
     def to_messages(self) -> list[Json]:
-        """Return all messages, with a user's at the end, as most APIs require. Only those that may be marked may be changed."""
+        """Return all messages, with a user's at the end, as most APIs require.
+
+        The caller may change the last `MARKED_MESSAGES`, to put cache marks on them. The others are shared with later requests.
+        """
         messages = [*self._messages]
         for index in range(-min(MARKED_MESSAGES, len(messages)), 0):
             messages[index] = self._close(messages[index])
@@ -90,7 +96,7 @@ class MergedMessages:
         return messages
 
     def settle(self, messages: list[Json]) -> list[Any]:
-        """Return what `to_messages` returned, for a body. Messages that later requests send unchanged are encoded once."""
+        """Return the messages from `to_messages` as a body contains them: those that later requests send unchanged are encoded once."""
         end = max(self._settled_count, len(self._messages) - MARKED_MESSAGES)
         self._settled.extend(messages[self._settled_count : end])
         self._settled_count = end

@@ -26,7 +26,13 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.provider.endpoint import ModelEndpoint
-from weft.provider.faults import make_error, make_incomplete_error, make_nameless_call_error, parse_error
+from weft.provider.faults import (
+    make_error,
+    make_incomplete_error,
+    make_nameless_call_error,
+    make_silence_error,
+    parse_error,
+)
 from weft.provider.pydantic_ai.request import METADATA_KEY, PydanticAiLibrary, find_missing_key
 
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
@@ -171,7 +177,7 @@ def to_provider_error(error: Exception, ai: PydanticAiLibrary, endpoint: ModelEn
         body = error.body if isinstance(error.body, str) else msgspec.json.encode(error.body).decode()
         return parse_error(error.status_code, error.headers or {}, body)
     if isinstance(error, errors.ModelTimeoutError | errors.ModelRequestTimeout | TimeoutError):
-        return make_error("timeout", str(error) or "the model did not answer in time")
+        return make_silence_error(str(error) or "the model did not answer in time")
     if isinstance(error, errors.ModelConnectionError | httpx2.TransportError | ConnectionError):
         refusal = find_refused_connection(endpoint.base_url, error, endpoint.provider_id)
         return refusal or make_error("network", f"the connection broke off: {error}")
