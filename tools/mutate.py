@@ -68,14 +68,13 @@ def _exists(test: str) -> bool:
     return (ROOT / path).exists() and (not name or function in (ROOT / path).read_text())
 
 
-def run_tests(tests: Iterable[str], source: Path, seconds: float | None) -> int:
-    """Run tests on a source until one fails. Return the exit code of pytest."""
+def run_tests(tests: Iterable[str], source: Path, seconds: float | None) -> subprocess.CompletedProcess[str]:
+    """Run tests on a source until one fails."""
     env = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
-    done = subprocess.run(
-        [*command, *tests], cwd=ROOT, env=env, capture_output=True, timeout=seconds, check=False
+    return subprocess.run(
+        [*command, *tests], cwd=ROOT, env=env, capture_output=True, text=True, timeout=seconds, check=False
     )
-    return done.returncode
 
 
 def try_mutation(mutation: Mutation, seconds: float) -> Outcome:
@@ -87,7 +86,7 @@ def try_mutation(mutation: Mutation, seconds: float) -> Outcome:
         changed = source / "weft" / mutation.file
         changed.write_text(changed.read_text().replace(mutation.old, mutation.new))
         try:
-            code = run_tests(mutation.tests, source, seconds)
+            code = run_tests(mutation.tests, source, seconds).returncode
         except subprocess.TimeoutExpired:
             return "killed"  # the tests of unchanged code end in time
     if code in (FAILED, INTERRUPTED):
@@ -108,8 +107,9 @@ def main() -> int:
         each for each in list_mutations() if given.package in (None, each.package) and given.name in each.name
     ]
     tests = sorted({test for each in mutations for test in each.tests})
-    if run_tests(tests, ROOT / "src", None) != 0:
-        sys.stdout.write("some of these tests fail without any mutation\n")
+    unchanged = run_tests(tests, ROOT / "src", None)
+    if unchanged.returncode != 0:
+        sys.stdout.write(f"{unchanged.stdout}\nsome of these tests fail without any mutation\n")
         return 1
     with ThreadPoolExecutor(given.jobs) as pool:
         outcomes = list(pool.map(lambda each: _try_and_tell(each, given.seconds), mutations))

@@ -446,12 +446,13 @@ class ProviderError(WeftError):
 
     `kind` is the cause: `overflow` is too much history, `output-length` too high a limit for the answer, `quota` no credit
     left, `signature` reasoning of another model, `protocol` an answer that does not follow the API. `url` is the address of
-    the request, without secrets.
+    the request, without secrets. `may_be_charged` is True if the API took the request and never said how it ended.
     """
 
     kind: FaultKind = "unknown"
     wait_ms: int | None = None
     url: str = ""
+    may_be_charged: bool = False
 
     def __init__(
         self,

@@ -194,4 +194,29 @@ async def test_a_silent_server_is_given_up(name: str) -> None:
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)
         expected = "(experimental.weft.deadlines, or options.timeout of the provider, says how long to wait)"
-        assert failed.error.data.message.endswith(expected)
+        # The server took the request, so it may charge it.
+        assert (failed.error.data.message.endswith(expected), failed.counted) == (True, False)
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_a_refused_request_costs_nothing(name: str) -> None:
+    async with open_session(name) as (engine, harness):
+        for _ in range(6):
+            harness.server.refuse(503, "overloaded")
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = (await engine.api.prompt(session, text_prompt("go"))).info
+        assert isinstance(failed, AssistantMessage)
+        assert isinstance(failed.error, ApiFailure)
+        assert (failed.cost, failed.priced, failed.counted) == (0, True, True)
+
+
+async def test_the_cost_of_an_attempt_that_got_no_answer_is_unknown_even_if_the_next_one_is_answered() -> (
+    None
+):
+    async with open_session("chat") as (engine, harness):
+        send_nothing(harness.server)
+        harness.play([Say(text="fine")])
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        answer = (await engine.api.prompt(session, text_prompt("go"))).info
+        assert isinstance(answer, AssistantMessage)
+        assert (answer.error, answer.counted) == (None, False)

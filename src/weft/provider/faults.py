@@ -307,6 +307,14 @@ def make_incomplete_error(message: str) -> ProviderError:
     """Make an error for an incomplete answer. It is worth a retry."""
     error = make_error("protocol", message)
     error.retryable = True
+    error.may_be_charged = True
+    return error
+
+
+def make_broken_connection_error(message: str) -> ProviderError:
+    """Make an error for a connection that broke off after the request was sent, or while it was."""
+    error = make_error("network", message)
+    error.may_be_charged = True
     return error
 
 
@@ -314,6 +322,7 @@ def make_silence_error(message: str) -> ProviderError:
     """Make an error for an answer that did not come, or did not go on. The hint names the settings that allow it more time."""
     error = make_error("timeout", message)
     error.hint = "experimental.weft.deadlines, or options.timeout of the provider, says how long to wait"
+    error.may_be_charged = True
     return error
 
 

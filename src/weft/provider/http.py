@@ -13,6 +13,7 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.endpoint import HttpRequest
 from weft.provider.faults import (
     MAX_BODY_LENGTH,
+    make_broken_connection_error,
     make_error,
     make_incomplete_error,
     make_silence_error,
@@ -226,13 +227,15 @@ def _translate_errors(request: HttpRequest) -> Iterator[None]:
             "bad-request", "the request cannot be sent: check the address, the key and the headers"
         ) from None
     except UndecodableBodyError as error:
-        raise make_error("protocol", f"the answer cannot be decompressed: {error}") from error
+        undecodable = make_error("protocol", f"the answer cannot be decompressed: {error}")
+        undecodable.may_be_charged = True
+        raise undecodable from error
     except ConnectFailedError as error:
         raise find_refused_connection(request.url, error, request.provider_id) or make_error(
             "network", f"cannot connect to {host}: {error}"
         ) from error
     except OSError as error:
-        raise make_error("network", f"the connection to {host} broke off: {error}") from error
+        raise make_broken_connection_error(f"the connection to {host} broke off: {error}") from error
 
 
 @contextmanager

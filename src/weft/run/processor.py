@@ -224,8 +224,15 @@ class Processor:
         return text, [*closed, *marked, step_finish, MessageUpdated(info=self.message)]
 
     def set_partial_usage(self, answer_usage: AnswerUsage) -> None:
-        """Set what the answer used so far. The provider charges it even if the answer fails."""
+        """Set what the answer used so far. The provider charges it even if the answer fails. No tokens: that is not known yet."""
         self.partial_usage = answer_usage
+
+    def note_refusal(self) -> None:
+        """Note that the provider refused the request, so that it charges nothing, unless it had begun to answer."""
+        partial = self.partial_usage
+        has_begun = self._growing or self._texts or self._has_calls
+        if partial is not None and partial.tokens == Tokens() and not has_begun:
+            self.partial_usage = None
 
     def settle(self, failure: AnyFailure) -> list[Event]:
         """End the answer with a failure, and close all its open parts."""
@@ -253,9 +260,10 @@ class Processor:
         retry = RetryPart(
             **self._make_ids(), attempt=attempt, error=failure, time=Moment(created=self._now())
         )
+        before = self.message
         step_finish = self._count_partial_usage()
         # The cost so far is stored with the end of the step: the next attempt may never end.
-        charged = [MessageUpdated(info=self.message)] if step_finish else []
+        charged = [MessageUpdated(info=self.message)] if self.message != before else []
         self._texts, self._calls, self._has_calls = [], {}, False
         return [*closed, *marked, *removed, *step_finish, *charged, PartUpdated(part=retry)]
 
@@ -335,10 +343,7 @@ class Processor:
         if partial is None:
             return []
         if partial.tokens == Tokens():  # the usage is unknown, but not zero
-            if self._texts or self._has_calls:
-                self.message = replace(
-                    self.message, priced=self.message.priced and partial.priced, counted=False
-                )
+            self.message = replace(self.message, priced=self.message.priced and partial.priced, counted=False)
             return []
         self.message = replace(self.message, tokens=partial.tokens)
         return [self._count_usage(partial, "error")]

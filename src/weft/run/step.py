@@ -275,10 +275,14 @@ class AnswerRequest:
             self._runtime.hooks, self._requests.current, hook_input, output_limit=self._runtime.output_limit
         )
         self._calls.offered = tuple(tool.name for tool in request.tools)
+        processor = self._answer.processor
+        # From now on the request may be charged, and only the answer tells how much.
+        processor.set_partial_usage(to_answer_usage(Usage(), model, whole=False))
         async with open_tasks() as tasks:
             tasks.create_task(pump_stream(self._served.provider, request, self._queue))
             finished, error = await self._consume(tasks)
-        processor = self._answer.processor
+        if error is not None and not error.may_be_charged:
+            processor.note_refusal()
         if self._answer.step.summary and finished is not None and not processor.has_text:
             return EmptySummaryError()
         if finished is None and not self._calls.count:

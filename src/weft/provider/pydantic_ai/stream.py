@@ -27,6 +27,7 @@ from weft.provider.chunk import (
 )
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.faults import (
+    make_broken_connection_error,
     make_error,
     make_incomplete_error,
     make_nameless_call_error,
@@ -180,7 +181,7 @@ def to_provider_error(error: Exception, ai: PydanticAiLibrary, endpoint: ModelEn
         return make_silence_error(str(error) or "the model did not answer in time")
     if isinstance(error, errors.ModelConnectionError | httpx2.TransportError | ConnectionError):
         refusal = find_refused_connection(endpoint.base_url, error, endpoint.provider_id)
-        return refusal or make_error("network", f"the connection broke off: {error}")
+        return refusal or make_broken_connection_error(f"the connection broke off: {error}")
     if isinstance(error, errors.UnexpectedModelBehavior):
         return make_incomplete_error(f"the answer cannot be parsed: {error}")
     if isinstance(error, errors.ModelAPIError) and not isinstance(error.__cause__, ValueError):
