@@ -10,7 +10,6 @@ from weft.errors import FaultKind, ProviderError
 from weft.model.part import ModelRef
 from weft.run.retry import (
     MAX_RETRIES,
-    NO_FALLBACK_KINDS,
     WITH_FALLBACK,
     Attempt,
     EmptySummaryError,
@@ -76,7 +75,8 @@ def test_equal_waits_get_different_jitter() -> None:
 
 @pytest.mark.parametrize("name", get_args(FaultKind))
 def test_another_model_is_asked_unless_it_would_fail_for_the_same_reason(name: FaultKind) -> None:
-    assert is_worth_fallback(kind(name)) == (name not in NO_FALLBACK_KINDS and name != "unknown")
+    same_reason = {"bad-request", "overflow", "content-filter", "unknown"}
+    assert is_worth_fallback(kind(name)) == (name not in same_reason)
 
 
 def test_of_unknown_faults_only_retryable_ones_go_to_another_model() -> None:
