@@ -4,10 +4,12 @@ import gc
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from given.engine import Engine, open_engine, text_prompt
 from weft.model.input import SessionInput
 from weft.provider.scripted import AnyMove, Say, UseTool
-from weft.store.files.store import FileStore
+from weft.store.url import open_store
 
 WARM_UP, ROUNDS = 4, 10
 ANSWER: tuple[list[AnyMove], ...] = ([UseTool(tool="echo", input={"text": "thread"})], [Say(text="woven")])
@@ -35,9 +37,13 @@ def count_objects() -> Counter[str]:
     )
 
 
-async def test_a_session_that_was_removed_leaves_nothing_in_memory(tmp_path: Path) -> None:
-    store = FileStore(str(tmp_path / "storage"))
-    async with open_engine(*ANSWER * (WARM_UP + ROUNDS), store=store) as engine:
+@pytest.mark.parametrize("kind", ["file", "sqlite"])
+async def test_a_session_that_was_removed_leaves_nothing_in_memory(kind: str, tmp_path: Path) -> None:
+    answers = ANSWER * (WARM_UP + ROUNDS)
+    async with (
+        open_store(f"{kind}:{tmp_path}/sessions", cache=str(tmp_path / "cache")) as store,
+        open_engine(*answers, store=store) as engine,
+    ):
         await use_sessions(engine, WARM_UP)
         before = count_objects()
         await use_sessions(engine, ROUNDS)

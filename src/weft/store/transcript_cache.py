@@ -10,12 +10,14 @@ from threading import Lock
 from typing import NamedTuple
 
 from weft.errors import DocumentError
+from weft.host.machine import release_free_memory
 from weft.model.ids import SessionID
 from weft.model.message import MessageWithParts
 from weft.model.wire import decode
 from weft.store.chain import ChainEntry
 
 CACHE_BYTES = 32 << 20  # of documents, as many as the file store keeps
+LARGE_BYTES = 1 << 20  # of documents: below this the allocator soon uses the memory again
 
 
 class ChainHead(NamedTuple):
@@ -62,6 +64,14 @@ class TranscriptCache:
             held = sum(each.size for each in self._transcripts.values())
             while held > self._limit:
                 held -= self._transcripts.pop(next(iter(self._transcripts))).size
+
+    def forget(self, sessions: Iterable[SessionID]) -> None:
+        """Forget sessions that were removed, and give the memory of what was held of them back to the system."""
+        with self._lock:
+            held = [self._transcripts.pop(session, None) for session in sessions]
+        if any(each is not None and each.size >= LARGE_BYTES for each in held):
+            del held
+            release_free_memory()
 
 
 def list_changed_messages(bodies: Iterable[bytes]) -> set[str] | None:

@@ -18,7 +18,7 @@ from weft.host.now import now as read_clock
 from weft.host.processes import describe_process
 from weft.host.tasks import open_tasks
 from weft.model.damage import Damage
-from weft.model.event import Durable, SessionUpdated
+from weft.model.event import Durable, SessionDeleted, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
 from weft.model.message import MessageWithParts
 from weft.model.search import Figures, Hit
@@ -108,6 +108,7 @@ class PostgresStore(PostgresDocuments):
     ) -> None:
         if events or leases or log:
             await self._apply(RowBatch(events), leases, log=log)
+        self._transcripts.forget(event.info.id for event in events if isinstance(event, SessionDeleted))
 
     async def _apply(
         self,
@@ -221,6 +222,7 @@ class PostgresStore(PostgresDocuments):
             if result.rows[0][0] == EXISTS:
                 raise ConflictError("bundle in the trash", bundle.id, "exists already")
             if _is_done(result):
+                self._transcripts.forget(sessions)
                 return bundle
         raise self._make_contention_error()
 

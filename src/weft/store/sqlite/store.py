@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import apsw
 
 from weft.errors import ConflictError, DocumentError, NotFoundError, StoreError, UnreadableError
+from weft.host.machine import release_free_memory
 from weft.host.now import now
 from weft.host.tasks import run_to_completion
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
-from weft.model.event import Durable, SessionUpdated
+from weft.model.event import Durable, SessionDeleted, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
 from weft.model.message import MessageWithParts
 from weft.model.project import Project
@@ -118,6 +119,10 @@ class SqliteStore:
         if steps or leases:
             position = await self.writer.run(write, "soon" if is_growth(steps) else "durable")
             self.change_log.note_stored(position)
+        self._transcripts.forget(event.info.id for event in events if isinstance(event, SessionDeleted))
+        if many:
+            del events, steps
+            await asyncio.to_thread(release_free_memory)
 
     async def edit(
         self,
@@ -222,6 +227,7 @@ class SqliteStore:
 
         bundle, position = await self.writer.run(write)
         self.change_log.note_stored(position)
+        self._transcripts.forget(sessions)
         return bundle
 
     async def restore(self, bundle: str) -> TrashBundle:
