@@ -62,7 +62,7 @@ class RunTally:
             case PartUpdated(part=StepFinishPart() as part):
                 self._spending.count(part)
             case MessageUpdated(info=AssistantMessage() as answer):
-                self._spending.follow(answer)
+                self._spending.follow(answer.id, answer, is_open=answer.time.completed is None)
             case SessionCreated(info=info) | SessionUpdated(info=info):
                 self._spending.record(info.id, get_ledger(info))
             case _:

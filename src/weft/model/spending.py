@@ -10,7 +10,6 @@ from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.wire import Wire, always
 
 if TYPE_CHECKING:  # listing sessions must not load types that it does not use
-    from weft.model.message import AssistantMessage
     from weft.model.part import StepFinishPart, Tokens
 
 NOTHING_BELOW: dict[SessionID, "Spent"] = {}
@@ -199,11 +198,10 @@ class RunSpending:
     def count(self, step: "StepFinishPart") -> None:
         self._steps[step.id] = to_step_spent(step)
 
-    def follow(self, answer: "AssistantMessage") -> None:
-        is_open = answer.time.completed is None
-        if is_open or answer.id in self._answers:  # else it was there before the run
+    def follow(self, id: MessageID, answer: Charge, *, is_open: bool) -> None:
+        if is_open or id in self._answers:  # else it was there before the run
             known = Spent(priced=answer.priced and not is_open, counted=answer.counted and not is_open)
-            self._answers[answer.id] = known
+            self._answers[id] = known
 
     def record(self, session: SessionID, ledger: Ledger) -> None:
         before = self._ledgers.get(session, ledger)

@@ -349,7 +349,7 @@ class SessionView:
                 self._feed_patch(part)
             case MessageUpdated(info=AssistantMessage() as answer):
                 self._answers[answer.id] = answer
-                self._run_spending.follow(answer)
+                self._run_spending.follow(answer.id, answer, is_open=answer.time.completed is None)
             case SessionCreated(info=info) | SessionUpdated(info=info):
                 self._run_spending.record(info.id, get_ledger(info))
             case _:
@@ -385,7 +385,7 @@ class SessionView:
             agent = "" if info.summary else info.agent
             self._set_model(agent, f"{info.provider_id}/{info.model_id}" if info.model_id else "")
         self._answers[info.id] = info
-        self._run_spending.follow(info)
+        self._run_spending.follow(info.id, info, is_open=info.time.completed is None)
         if info.error is not None and info.time.completed is not None:
             self._fail(info.error)
 
