@@ -110,7 +110,7 @@ def check_store_exists(url: str) -> None:
         raise InvalidInputError(
             "store",
             f"there is no store at {path}",
-            hint=f"check the path for a mistake; {ADDRESS_SOURCES}",
+            hint=f"check the path for a mistake; a new store is made by weft run; {ADDRESS_SOURCES}",
         )
 
 

@@ -18,6 +18,8 @@ MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 # A provider lists the variables that it reads. Only some of them hold a key.
 _KEY_VARIABLE: Final = r"(KEY|TOKEN|PAT|SECRET)$"
 
+BROKEN_HINT: Final = "correct it; or move it away and store your keys again: weft auth login"
+
 COPILOT_ID: Final = "github-copilot"
 
 KeySource = Literal["config", "stored", "environment", "public"]
@@ -155,9 +157,10 @@ def _read_entries(path: str) -> dict[str, Any]:
         entries = parse(raw, where=path) if raw.strip() else {}
     except DocumentError:
         # Never quote the parser: this file holds secrets.
-        raise ConfigError(path, "not JSON") from None
+        raise ConfigError(path, "not JSON", hint=BROKEN_HINT) from None
     if not isinstance(entries, dict):
-        raise ConfigError(path, "must be an object that maps providers to credentials")
+        reason = "must be an object that maps providers to credentials"
+        raise ConfigError(path, reason, hint=BROKEN_HINT)
     return entries
 
 
