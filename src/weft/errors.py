@@ -310,14 +310,19 @@ class RestoreFailedError(WeftError):
     """
 
     def __init__(self, reason: str, *, files: Sequence[str] = (), left: Sequence[str] = ()) -> None:
-        outcome = f"{len(left)} files stay restored" if left else "nothing was changed"
+        stay = "stays" if len(left) == 1 else "stay"
+        outcome = f"{_count_files(left)} {stay} restored" if left else "nothing was changed"
         super().__init__(
-            f"{len(files)} files could not be restored: {reason}; {outcome}",
+            f"{_count_files(files)} could not be restored: {reason}; {outcome}",
             hint="free some space or make the files writable, then try again; no data is lost",
         )
         self.reason = reason
         self.files = tuple(files)
         self.left = tuple(left)
+
+
+def _count_files(files: Sequence[str]) -> str:
+    return "1 file" if len(files) == 1 else f"{len(files)} files"
 
 
 class ConfigError(WeftError):

@@ -12,6 +12,7 @@ import pytest
 
 from given.http_server import ProjectServer, serve_project
 from weft.provider.scripted import Fail, Say, UseTool, Wait
+from weft.server.access import AccessPolicy
 
 
 def weft(*arguments: str, typed: str = "", cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
@@ -59,6 +60,14 @@ def test_without_a_user_a_permission_request_is_refused_with_a_message(tmp_path:
         assert done.returncode == 3, done.stderr
         assert "nobody was there to allow bash echo hi" in done.stderr
         assert server.get("/permission") == []
+
+
+def test_a_wrong_password_is_wrong_usage(tmp_path: Path) -> None:
+    with serve_project(tmp_path, [[Say(text="Here.")]], access=AccessPolicy(password="right")) as server:
+        address = server.url.replace("http://", "http://opencode:wrong@")
+        done = weft("run", "--attach", address, "hello", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the password is wrong\n       set OPENCODE_SERVER_PASSWORD" in done.stderr
 
 
 def test_a_missing_server_is_reported(tmp_path: Path) -> None:

@@ -253,7 +253,13 @@ def test_history_can_be_read_with_a_broken_configuration(shell: Shell) -> None:
         (["session", "show", "../../etc/passwd"], 2, "is not one", ""),
         (["session", "list", "--dir", "/nowhere/at/all"], 2, "/nowhere/at/all", ""),
         (["session", "list", "--dir", "greet.py"], 2, "greet.py", ""),
-        (["session", "list", "--store", "nosuch:x"], 2, "is not a store that can be read", "directory"),
+        (["session", "list", "--store", "nosuch:x"], 2, "is not a store that can be read", "WEFT_STORE"),
+        (["session", "list", "--store", "nosuch"], 2, "there is no store at", "a new store is made by weft run"),
+        (["session", "list", "-n", "0"], 0, "-n 0 lists nothing", "leave it out"),
+        (["run", "-m", "scripted/demo", "--json-schema", '{"type": "objec"}', "hello"], 2, "--json-schema: not a JSON schema", "or name a file"),
+        (["run", "-m", "scripted/demo", "--record", "/nowhere/tape", "hello"], 2, "cannot write /nowhere/tape", "a new file"),
+        (["run", "-m", "scripted/demo", "--replay", "nothing", "hello"], 2, "cannot read nothing", "weft run --record"),
+        (["run", "-m", "scripted/demo", "--replay", "greet.py", "hello"], 2, "not a tape: greet.py, line 1", "weft run --record"),
         (["session", "list", "--store", "postgres:x"], 2, "is not the URL of a Postgres database", "postgres://"),
         (["run", "--store", "nosuch:x", "-m", "scripted/demo", "hello"], 2, "is not the URL of a store", "file:<path>"),
     ],
@@ -269,6 +275,44 @@ def test_a_mistake_is_reported_in_a_sentence_with_a_hint(
     assert len(ran.stderr.splitlines()) <= 2
     assert "Traceback" not in ran.stderr
     assert shell.sessions() == []
+
+
+def test_output_that_finds_no_room_is_not_reported_as_a_bug(shell: Shell) -> None:
+    shell.weft("run", "-m", "scripted/demo", "go")
+    with open("/dev/full", "w") as full:
+        listed = subprocess.run(
+            [sys.executable, "-m", "weft", "session", "list"],
+            cwd=shell.repository,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert (listed.returncode, listed.stderr.splitlines()) == (
+        1,
+        [
+            "error: what this command prints cannot be written: No space left on device",
+            "       free some space and try again",
+        ],
+    )
+
+
+def test_a_current_directory_that_was_removed_is_named(shell: Shell) -> None:
+    gone = shell.root / "gone"
+    gone.mkdir()
+    listed = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD" && exec "$0" -m weft session list', sys.executable],
+        cwd=gone,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert listed.returncode == 2
+    assert "error: the current directory: it was removed\n       go to another one" in listed.stderr
 
 
 def test_the_store_is_set_by_flag_environment_or_configuration(shell: Shell) -> None:

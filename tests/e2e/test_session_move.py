@@ -181,7 +181,7 @@ def test_an_obstacle_at_the_target_is_explained_and_nothing_changes(tmp_path: Pa
         limited = b.serve("--no-files")
         refuse("taking over a session on a server with weft", url=limited.url)
         small = b.serve(under=("bash", "-c", 'ulimit -f 3000; exec "$@"', "bash"))
-        refuse("files could not be restored", url=small.url)
+        refuse("1 file could not be restored", url=small.url)
         tiny = b.serve(under=("bash", "-c", 'ulimit -f 4; exec "$@"', "bash"))
         refuse("cannot be written (File too large); nothing was changed", url=tiny.url)
         other = tmp_path / "other"

@@ -87,6 +87,7 @@ def test_a_provider_without_a_key_says_what_to_set(weft: Run, cache: Path) -> No
     code, out, err = weft("models", "loom")
     assert (code, out) == (1, "")
     assert "set LOOM_API_KEY, or run: weft auth login loom" in err
+    assert "weft models loom --all lists its models without a key" in err
     assert weft("models", "loom", "--all")[1] == "loom/one\nloom/two\n"
 
 

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 from given.small_tree import CHILD, FIRST, OTHER, contents, fill, open_file_store, put_session
 from weft.errors import StoreError
 from weft.host.now import now
-from weft.maintenance.migrate import Migration, SessionDigest, digest_session, migrate, read_export
+from weft.maintenance.migrate import (
+    Migration,
+    SessionDigest,
+    digest_session,
+    explain_kept,
+    migrate,
+    read_export,
+)
 from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.event import (
     Durable,
@@ -244,6 +251,18 @@ async def test_records_that_differ_in_the_target_are_kept_and_named() -> None:
     assert after[1:] == before[1:]
     assert await target.find_value(("alias", "p1")) == {"worktree": "/other"}
     assert await target.get_session(SessionID("ses_trashed")) == session("ses_trashed", title="alive")
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_a_bundle_of_a_session_that_was_imported_again_is_left_alone_in_a_dry_run_too(
+    *, dry_run: bool
+) -> None:
+    source, target = await fill_store(MemoryStore()), MemoryStore()
+    await source.apply(SessionCreated(info=session("ses_trashed", title="imported again")))
+    result = await migrate(source, target, dry_run=dry_run)
+    (kept,) = result.kept
+    assert (result.bundles, kept) == (0, f"bundle {NOW}-ses_trashed in the trash")
+    assert explain_kept(kept) == "a session of it is not in the trash there"
 
 
 async def test_a_log_that_continued_is_extended() -> None:

@@ -793,7 +793,8 @@ async def test_a_file_that_can_neither_be_restored_nor_rolled_back_is_settled_wh
                 (str(root / "big.txt"),),
                 (str(root / "a.txt"),),
             )
-            assert "files stay restored" in str(failed.value)
+            assert "1 file could not be restored: " in str(failed.value)
+            assert str(failed.value).endswith("; 1 file stays restored")
             with pytest.raises(RestoreFailedError):
                 await harness.api.revert(harness.session, first)
         assert (text(root / "a.txt"), text(root / "big.txt")) == ("one\n", "small\n")

@@ -86,6 +86,7 @@ Reader = Callable[[Api, str], Awaitable[list[Candidate]]]
 def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "shell",
+        type=parse_shell,
         choices=(*SHELLS, *HIDDEN),
         metavar="|".join(SHELLS),
         help="the shell to print the script for: bash, zsh or fish",
@@ -94,6 +95,12 @@ def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """bash: eval "$(weft completion bash)" in ~/.bashrc
 zsh:  eval "$(weft completion zsh)" in ~/.zshrc, after compinit
 fish: weft completion fish > ~/.config/fish/completions/weft.fish"""
+
+
+def parse_shell(text: str) -> str:
+    if text not in (*SHELLS, *HIDDEN):
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(SHELLS)}")
+    return text
 
 
 def complete_command(args: argparse.Namespace) -> int:

@@ -3,9 +3,13 @@
 from enum import IntEnum
 
 from weft.errors import (
+    BlockedError,
+    CorrectedError,
+    DeniedError,
     McpError,
-    NotPermittedError,
+    NobodyError,
     ProviderError,
+    RejectedError,
     RestoreFailedError,
     ServerError,
     SessionBusyError,
@@ -56,7 +60,8 @@ def to_exit_code(error: WeftError) -> ExitCode:
             | ServerError()
         ):
             return ExitCode.FAILED
-        case NotPermittedError():
+        # Not every `NotPermittedError`: a server that refuses a password, a token or a directory was called wrongly.
+        case DeniedError() | BlockedError() | RejectedError() | CorrectedError() | NobodyError():
             return ExitCode.REFUSED
         case SessionBusyError():
             return ExitCode.BUSY

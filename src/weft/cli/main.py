@@ -1,6 +1,7 @@
 """Run one command of the command line, and report errors in a sentence instead of a traceback."""
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,9 @@ from weft.cli.commands import build_parser, import_function, normalise
 from weft.cli.exit import ExitCode, to_exit_code
 from weft.cli.output import Paint
 from weft.errors import InvalidInputError, WeftError
+
+# What a full disk, a full quota and a limit on the size of files answer.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def run_command(arguments: Sequence[str], *, own_process: bool = False) -> int:
@@ -39,6 +43,14 @@ def run_command(arguments: Sequence[str], *, own_process: bool = False) -> int:
     except Exception as error:
         if os.environ.get("WEFT_DEBUG"):
             raise
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            where = error.filename or "what this command prints"
+            report_error(
+                WeftError(
+                    f"{where} cannot be written: {error.strerror}", hint="free some space and try again"
+                )
+            )
+            return ExitCode.FAILED
         hint = "this is a bug in weft; WEFT_DEBUG=1 shows where it happened"
         report_error(WeftError(f"something unexpected happened: {type(error).__name__}: {error}", hint=hint))
         return ExitCode.FAILED

@@ -129,7 +129,9 @@ def _list_provider_models(offer: ProviderOffer, env: Mapping[str, str], *, every
     if offer.accepts_any_model:
         return fetch_served_models(offer, env)
     if not everything and not offer.available and offer.has_adapter:
-        raise make_missing_key_error(offer.id, offer.key_names, login_type=offer.login_type)
+        error = make_missing_key_error(offer.id, offer.key_names, login_type=offer.login_type)
+        error.hint = f"weft models {offer.id} --all lists its models without a key"
+        raise error
     _warn_unknown_adapter(offer)
     return offer.list_models(everything=everything)
 

@@ -183,7 +183,11 @@ def add_reply_arguments(parser: argparse.ArgumentParser) -> None:
     add("id", metavar="ID", help="the id of the request, the start of its id, or `last`")
     add("reply", choices=("once", "always", "reject"), help="the answer")
     add("--message", default="", metavar="WORDS", help="with reject: what the agent should do instead")
-    add("--scope", choices=SCOPES, help="with always: how far the grant reaches (usually the session)")
+    add(
+        "--scope",
+        choices=SCOPES,
+        help="with always: how far the grant reaches (default: session, or experimental.weft.asking.always)",
+    )
     add(
         "--expires",
         type=parse_age,

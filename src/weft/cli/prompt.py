@@ -286,6 +286,13 @@ def read_schema(source: str | None) -> JsonFormat | None:
     schema = parse_schema(source.encode() if source.lstrip().startswith("{") else _read_schema_file(source))
     if not isinstance(schema, dict):
         raise InvalidInputError(SCHEMA_FLAG, "a JSON schema is an object", hint=SCHEMA_HINT)
+    from weft.run.json_schema import check_schema  # noqa: PLC0415  few prompts ask for a value
+
+    try:
+        check_schema(schema, where=SCHEMA_FLAG)
+    except InvalidInputError as error:
+        error.hint = SCHEMA_HINT
+        raise
     return JsonFormat(schema=schema)
 
 

@@ -13,7 +13,7 @@ from weft.cli.storage_verify import HASH_SHOWN
 from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError
 from weft.host.paths import paths_from
-from weft.maintenance.migrate import CopiedSession, Migration, SessionDigest, migrate
+from weft.maintenance.migrate import CopiedSession, Migration, SessionDigest, explain_kept, migrate
 from weft.model.display import format_count
 from weft.store.url import open_store, store_exists
 
@@ -109,7 +109,7 @@ def _print_migration(migration: Migration, *, dry_run: bool) -> None:
     if also := ", ".join(others):
         print(f"also copied: {also}")
     for name in migration.kept:
-        print(f"{paint.yellow('left alone:')} {sanitize(name)}: the target has another one")
+        print(f"{paint.yellow('left alone:')} {sanitize(name)}: {explain_kept(name)}")
     if dry_run:
         print(paint.dim("nothing was written"))
 

@@ -26,6 +26,7 @@ OriginKind = Literal[
 ]
 
 MAX_CONFIG_BYTES = 4 << 20
+UNREADABLE_HINT = "this must be a file that you may read, in a directory that you may read"
 
 # Tools that write files were once configured one by one, as OpenCode's old `tools` still does. No new tool joins these.
 _EDITING_TOOLS = ("write", "edit", "patch", "multiedit")
@@ -95,7 +96,7 @@ def read_text(path: str) -> str | None:
         return None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a valid file name"
-        raise ConfigError(path, f"cannot be read: {reason}") from error
+        raise ConfigError(path, f"cannot be read: {reason}", hint=UNREADABLE_HINT) from error
     if len(raw) > MAX_CONFIG_BYTES:
         raise ConfigError(path, f"larger than {MAX_CONFIG_BYTES >> 20} MB")
     try:

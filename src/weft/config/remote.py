@@ -20,6 +20,7 @@ from weft.host.web import WebError
 
 MAX_COPY_AGE_MS: Final = 10 * 60 * 1000
 MAX_COPY_BYTES: Final = 1 << 20
+BROKEN_KEYS_HINT: Final = "correct it; or move it away and store your keys again: weft auth login"
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ def list_organisations(auth_file: str, problems: ConfigProblems) -> list[Organis
         entries = json.loads(text) if text and text.strip() else {}
     except (ValueError, RecursionError):
         # Never quote the parser: this file holds secrets.
-        problems.errors.append(ConfigError(auth_file, "not JSON"))
+        problems.errors.append(ConfigError(auth_file, "not JSON", hint=BROKEN_KEYS_HINT))
         return []
     items = entries.items() if isinstance(entries, dict) else ()
     return [login for url, entry in items if (login := _to_organisation(url, entry)) is not None]

@@ -38,7 +38,7 @@ CHANGES: Final = (
 
 
 class BackgroundIndexer:
-    """Collects changes from the bus, and hands them to the store every few seconds."""
+    """Collects changes from the bus, and hands them to the store every `INDEX_INTERVAL_SECONDS`."""
 
     def __init__(self, store: Store, bus: Bus, clock: Clock) -> None:
         self._store = store

@@ -143,5 +143,9 @@ def parse_model_setting(key: str, name: str | None) -> ModelRef | None:
         return None
     ref = parse_ref(name)
     if ref is None:
-        raise InvalidInputError(key, f"{name!r} does not name a model", hint="write it as provider/model")
+        raise InvalidInputError(
+            key,
+            f"{name!r} does not name a model",
+            hint="write it as provider/model; weft config shows which file sets it",
+        )
     return ref

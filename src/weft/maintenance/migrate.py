@@ -90,6 +90,7 @@ BATCH_DOCUMENTS = 1000
 UNDER_WAY = "migration"  # the values that mark bundles which are being copied
 # Shares are merged with those of the target, and a server announces itself again.
 NOT_COPIED = (UNDER_WAY, "sharing")
+BUNDLE_PREFIX = "bundle "  # of the names of bundles in `Migration.kept`
 
 
 class CopiedSession(Struct, frozen=True, kw_only=True):
@@ -112,7 +113,8 @@ class Migration(Struct, frozen=True, kw_only=True):
     """The result: projects, sessions, and documents of the source that are unreadable and were not copied.
 
     `values`, `lines` and `bundles` are the numbers of private values, lines of logs and bundles in the trash that were copied.
-    `kept` names those that the target has with another content, which was left alone.
+    `kept` names those that the target has with another content, and bundles with a session that is not in the trash
+    there (it was imported again); these were left alone. `explain_kept` says which of both is the case.
     """
 
     projects: int
@@ -207,12 +209,16 @@ class RecordCopier:
                 continue
             exports = await self._source.read_bundle(trashed.id)
             begun = await self._target.find_value((UNDER_WAY, trashed.id)) is not None
-            if not begun and any([await exists(self._target, export.info.id) for export in exports]):
-                self.kept.append(f"bundle {trashed.id} in the trash")
+            if not begun and any([await self._lives(export.info.id) for export in exports]):
+                self.kept.append(f"{BUNDLE_PREFIX}{trashed.id} in the trash")
                 continue
             self.bundles += 1
             if not self._dry_run:
                 await self._copy_bundle(trashed, exports)
+
+    async def _lives(self, id: SessionID) -> bool:
+        """Return True if a session is in the target, or would be: in a dry run, those of the source were not copied."""
+        return await exists(self._target, id) or await exists(self._source, id)
 
     async def _copy_bundle(self, trashed: TrashBundle, exports: list[SessionExport]) -> None:
         """Write the sessions of a bundle and discard them. The mark tells a later migration that these are not living sessions."""
@@ -220,6 +226,15 @@ class RecordCopier:
         await self._target.apply(*(event for export in exports for event in to_events(export)))
         await self._target.discard([export.info.id for export in exports], at=trashed.time)
         await self._target.put_value((UNDER_WAY, trashed.id), None)
+
+
+def explain_kept(name: str) -> str:
+    """Return why a record that `Migration.kept` names was left alone."""
+    return (
+        "a session of it is not in the trash there"
+        if name.startswith(BUNDLE_PREFIX)
+        else "the target has another one"
+    )
 
 
 def _make_extender(present: list[bytes], rest: list[bytes]) -> LogExtender:

@@ -150,7 +150,9 @@ def shorten(text: str) -> str:
     lines = text.strip("\n").splitlines()
     if len(lines) <= MAX_OUTPUT_LINES:
         return "\n".join(lines)
-    return "\n".join([*lines[:MAX_OUTPUT_LINES], f"… {len(lines) - MAX_OUTPUT_LINES} more lines"])
+    return "\n".join(
+        [*lines[:MAX_OUTPUT_LINES], f"… {format_count(len(lines) - MAX_OUTPUT_LINES, 'more line')}"]
+    )
 
 
 def describe_failure(failure: AnyFailure) -> str:

@@ -97,11 +97,22 @@ def resolve_directory(directory: str) -> str:
         real = os.path.realpath(directory)
         os.stat(real)
     except (OSError, ValueError) as error:
+        if not os.path.isabs(directory) and _is_current_directory_gone():
+            gone_hint = "go to another one, or name one by its absolute path"
+            raise DirectoryError("the current directory", "it was removed", hint=gone_hint) from error
         reason = error.strerror if isinstance(error, OSError) else None
         raise DirectoryError(directory, (reason or "not a path").lower(), hint=hint) from error
     if not os.path.isdir(real):
         raise DirectoryError(directory, "not a directory", hint=f"did you mean {os.path.dirname(real)}?")
     return real
+
+
+def _is_current_directory_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def inspect_checkout(real: str) -> Checkout:

@@ -148,8 +148,9 @@ class Registry:
         served = [f"{provider}/{model}" for provider, model in self._served]
         if self._offers is None:
             return find_similar(name, served)
-        offer = self._offers.find(ref.provider_id)
-        siblings = list_model_names([offer]) if offer is not None else []
+        # The provider may be mistyped: its models come before those of another one that happens to be usable.
+        meant = [ref.provider_id, *self._offers.find_similar(ref.provider_id)]
+        siblings = list_model_names(offer for id in meant if (offer := self._offers.find(id)) is not None)
         usable = list(dict.fromkeys((*served, *siblings, *list_model_names(self._offers.list_available()))))
         return find_similar(name, usable) or find_similar(
             name, list_model_names(self._offers.list_all()), n=3

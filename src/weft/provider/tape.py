@@ -212,6 +212,7 @@ def _format_value(value: Any) -> str:
 
 TAPE_VERSION = 1
 MAX_TAPE_BYTES = 1 << 30
+TAPE_HINT = "name a file that weft run --record wrote"
 
 
 class RecordedFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -266,7 +267,11 @@ class Recording:
             self._append(b"")
             size = os.stat(self._path).st_size
         except OSError as error:
-            raise InvalidInputError("recording", f"cannot write {path}: {error.strerror}") from error
+            raise InvalidInputError(
+                "recording",
+                f"cannot write {path}: {error.strerror}",
+                hint="name a new file in a directory that exists and that you may write to",
+            ) from error
         if size:
             raise InvalidInputError(
                 "recording", f"{path} is not empty", hint="remove it, or name another file"
@@ -468,7 +473,7 @@ def read_tape(path: str) -> list[Exchange]:
     try:
         raw, _ = read_file(path, limit=MAX_TAPE_BYTES)
     except OSError as error:
-        raise InvalidInputError("replay", f"cannot read {path}: {error.strerror}") from error
+        raise InvalidInputError("replay", f"cannot read {path}: {error.strerror}", hint=TAPE_HINT) from error
     lines = raw.split(b"\n")
     return [_read_line(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
 
@@ -484,7 +489,7 @@ def _read_line(line: bytes, where: str) -> Exchange:
             to_chunk(chunk, where=where, names={})
         fingerprint = compute_fingerprint(exchange.request)
     except DocumentError as error:
-        raise InvalidInputError("replay", f"not a tape: {error}") from error
+        raise InvalidInputError("replay", f"not a tape: {error}", hint=TAPE_HINT) from error
     except RecursionError:
         raise InvalidInputError("replay", f"{where}: nested too deeply") from None
     if exchange.tape != TAPE_VERSION:
@@ -492,7 +497,9 @@ def _read_line(line: bytes, where: str) -> Exchange:
             "replay", f"{where}: tape format {exchange.tape}, but this weft reads format {TAPE_VERSION}"
         )
     if exchange.fingerprint != fingerprint:
-        raise InvalidInputError("replay", f"{where}: the request was changed after it was recorded")
+        raise InvalidInputError(
+            "replay", f"{where}: the request was changed after it was recorded", hint="record it again"
+        )
     return exchange
 
 

@@ -23,6 +23,7 @@ from weft.store.findings import (
 )
 from weft.store.reader import StoreReader
 from weft.store.sizes import ProgressCallback, SizeCounter
+from weft.store.url import ADDRESS_SOURCES
 
 
 class StoreMaintenance(Protocol):
@@ -186,9 +187,9 @@ def open_maintenance(url: str, *, cache: str | None = None) -> StoreMaintenance:
         return SqliteMaintenance(parse_store_path(url))
     if not url.startswith("file:"):
         raise InvalidInputError(
-            "--store",
+            "store",
             f"{redact_url(url)!r} cannot be inspected",
-            hint="use a directory, file:<path>, sqlite:<path> or postgres://…",
+            hint=f"use a directory, file:<path>, sqlite:<path> or postgres://…; {ADDRESS_SOURCES}",
         )
     from weft.store.files.maintenance import FileMaintenance  # noqa: PLC0415  only the kind of store that is asked for
     from weft.store.url import find_root_commit  # noqa: PLC0415  rarely needed

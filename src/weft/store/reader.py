@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weft.errors import InvalidInputError
 from weft.host.paths import parse_store_path
 from weft.model.url import redact_url
+from weft.store.url import ADDRESS_SOURCES
 
 if TYPE_CHECKING:  # listing sessions must not load types that it does not use
     from weft.model.damage import Damage
@@ -123,9 +124,9 @@ def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lamb
         return open_sqlite_reader(parse_store_path(url))
     if not url.startswith("file:"):
         raise InvalidInputError(
-            "--store",
+            "store",
             f"{redact_url(url)!r} is not a store that can be read",
-            hint="use a directory, file:<path>, sqlite:<path> or postgres://…",
+            hint=f"use a directory, file:<path>, sqlite:<path> or postgres://…; {ADDRESS_SOURCES}",
         )
     from weft.store.files.reader import FileReader  # noqa: PLC0415  only the kind of store that is asked for
 

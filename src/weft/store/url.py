@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # a command that only reads must not load these
     from weft.store.contract import RootCommit, Store
 
 URL_FORMS = "file:<path>, sqlite:<path>, postgres://<user>@<host>/<database> or memory:"
+ADDRESS_SOURCES = "the address is that of --store, WEFT_STORE or experimental.weft.store"
 
 
 @asynccontextmanager
@@ -106,7 +107,11 @@ def check_store_exists(url: str) -> None:
     """Raise `InvalidInputError` if there is no store at a path. Whether a server has one is found out when it is read."""
     path = find_store_path(url)
     if path is not None and not os.path.exists(path):
-        raise InvalidInputError("store", f"there is no store at {path}", hint="check the path for a mistake")
+        raise InvalidInputError(
+            "store",
+            f"there is no store at {path}",
+            hint=f"check the path for a mistake; a new store is made by weft run; {ADDRESS_SOURCES}",
+        )
 
 
 def find_store_path(url: str) -> str | None:

@@ -97,6 +97,11 @@ from weft.errors import WeftError
             "weft run --help explains its arguments",
         ),
         (
+            "completion pwsh",
+            "weft completion: bash|zsh|fish: 'pwsh' is not one of bash, zsh, fish",
+            "weft completion --help explains its arguments",
+        ),
+        (
             "serve --port 99999",
             "weft serve: --port: '99999' is not a port: write a number from 0 to 65535",
             "weft serve --help explains its arguments",

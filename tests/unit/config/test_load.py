@@ -497,7 +497,9 @@ def test_an_invalid_login_url_is_reported_and_not_fetched(home: Any) -> None:
 
 def test_a_broken_credentials_file_is_a_problem_that_quotes_nothing(home: Any) -> None:
     home.write(Path(home.paths.auth_file), '{"x": {"key": "sk-secret"')
-    assert [str(error) for error in home.load().problems] == [f"{home.paths.auth_file}: not JSON"]
+    (problem,) = home.load().problems
+    assert str(problem) == f"{home.paths.auth_file}: not JSON"
+    assert problem.hint == "correct it; or move it away and store your keys again: weft auth login"
 
 
 def test_a_command_in_json_is_parsed(home: Any) -> None:

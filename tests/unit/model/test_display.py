@@ -2,7 +2,15 @@
 
 import pytest
 
-from weft.model.display import find_call_error, format_count, get_called_tool, make_call_title, strip_tags
+from weft.model.display import (
+    MAX_OUTPUT_LINES,
+    find_call_error,
+    format_count,
+    get_called_tool,
+    make_call_title,
+    shorten,
+    strip_tags,
+)
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import AnyToolState, CallTime, CompletedState, ErrorState, ToolPart
 
@@ -76,3 +84,9 @@ def test_a_call_that_asks_is_called_by_its_first_question() -> None:
     questions = [{"question": "Which colour?", "header": "Colour"}, {"question": "Why?"}]
     assert make_call_title({"questions": questions}) == "Which colour?"
     assert make_call_title({"questions": []}) == '{"questions": []}'
+
+
+def test_a_long_output_ends_with_the_number_of_lines_left_out() -> None:
+    assert shorten("a\n" * MAX_OUTPUT_LINES) == "\n".join("a" * MAX_OUTPUT_LINES)
+    assert shorten("a\n" * (MAX_OUTPUT_LINES + 1)).splitlines()[MAX_OUTPUT_LINES:] == ["… 1 more line"]
+    assert shorten("a\n" * (MAX_OUTPUT_LINES + 2)).splitlines()[MAX_OUTPUT_LINES:] == ["… 2 more lines"]

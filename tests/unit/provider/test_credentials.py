@@ -48,6 +48,14 @@ def test_the_key_file_becomes_private_if_others_could_read_it(path: Path) -> Non
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_file_that_cannot_be_written_is_named_with_a_way_out(path: Path) -> None:
+    path.parent.touch()  # a file in the place of the directory
+    with pytest.raises(ConfigError) as refused:
+        store_key(str(path), "anthropic", "sk-1")
+    assert str(refused.value).startswith(f"{path}: cannot be written (")
+    assert refused.value.hint == "make its directory writable, or free some space on its disk"
+
+
 def test_other_entries_of_the_file_stay_unchanged(path: Path) -> None:
     path.parent.mkdir()
     path.write_text(json.dumps(OTHERS))

@@ -147,6 +147,17 @@ def test_an_unknown_model_is_an_error_with_similar_names(name: str, near: str) -
     assert near in caught.value.near
 
 
+def test_a_mistyped_provider_is_corrected_before_another_one_that_can_be_used_is_proposed() -> None:
+    copies = {
+        "npm": CHAT,
+        "options": {"baseURL": "http://127.0.0.1:1"},
+        "models": {"claude-opus-4-1": {}},
+    }
+    with pytest.raises(ModelNotFoundError) as caught:
+        registry({"copies": copies}).get(ref("antropic/claude-opus-4-1"))
+    assert caught.value.near[0] == "anthropic/claude-opus-4-1"
+
+
 def test_served_models_have_precedence_over_offers() -> None:
     own = ServedModel(make_scripted_model("m"), Adapter())
     models = registry()

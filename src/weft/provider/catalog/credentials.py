@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -16,6 +17,8 @@ from weft.model.wire import encode_pretty, from_plain, parse
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 # A provider lists the variables that it reads. Only some of them hold a key.
 _KEY_VARIABLE: Final = r"(KEY|TOKEN|PAT|SECRET)$"
+
+BROKEN_HINT: Final = "correct it; or move it away and store your keys again: weft auth login"
 
 COPILOT_ID: Final = "github-copilot"
 
@@ -83,19 +86,36 @@ def store_key(path: str, provider: str, key: str) -> None:
 
 
 def store_login(path: str, provider: str, entry: Mapping[str, Any]) -> None:
-    """Store a credential of any kind. Only the owner can read the file, and its other entries stay unchanged."""
-    with hold_lock(f"{path}.lock"):
+    """Store a credential of any kind. Only the owner can read the file, and its other entries stay unchanged.
+
+    Raise `ConfigError` if the file cannot be read or written.
+    """
+    with _changing(path):
         _write_entries(path, {**_read_entries(path), provider: dict(entry)})
 
 
 def remove_login(path: str, provider: str) -> bool:
-    """Remove the stored credential of a provider. Return False if there was none."""
-    with hold_lock(f"{path}.lock"):
+    """Remove the stored credential of a provider. Return False if there was none.
+
+    Raise `ConfigError` if the file cannot be read or written.
+    """
+    with _changing(path):
         entries = _read_entries(path)
         if entries.pop(provider, None) is None:
             return False
         _write_entries(path, entries)
         return True
+
+
+@contextmanager
+def _changing(path: str) -> Iterator[None]:
+    """Hold the lock of the file. Raise `ConfigError` if it or the file cannot be written."""
+    try:
+        with hold_lock(f"{path}.lock"):
+            yield
+    except OSError as error:
+        hint = "make its directory writable, or free some space on its disk"
+        raise ConfigError(path, f"cannot be written ({error.strerror})", hint=hint) from None
 
 
 def _to_login(id: str, entry: dict[str, Any]) -> StoredLogin:
@@ -137,9 +157,10 @@ def _read_entries(path: str) -> dict[str, Any]:
         entries = parse(raw, where=path) if raw.strip() else {}
     except DocumentError:
         # Never quote the parser: this file holds secrets.
-        raise ConfigError(path, "not JSON") from None
+        raise ConfigError(path, "not JSON", hint=BROKEN_HINT) from None
     if not isinstance(entries, dict):
-        raise ConfigError(path, "must be an object that maps providers to credentials")
+        reason = "must be an object that maps providers to credentials"
+        raise ConfigError(path, reason, hint=BROKEN_HINT)
     return entries
 
 

@@ -61,7 +61,8 @@ _VALUE_OPTIONS: Final = split_names(
     "-o -O --output --output-directory --upload-pack --receive-pack --exec -x --extcmd -m -F -S -G -n -U -e -f -A -B --file"
     " --open-files-in-pager --template --separate-git-dir -d -b --tree-filter --index-filter --msg-filter --env-filter"
     " --setup --commit-filter --parent-filter --tag-name-filter --subdirectory-filter --strategy --author --date --since"
-    " --until --after --before --grep --format --pretty --max-count --reference"
+    " --until --after --before --grep --format --pretty --max-count --reference --contents --signature-file"
+    " --pathspec-from-file"
 )
 # Options whose value is run as a script.
 _COMMAND_OPTIONS: Final = ("--exec", "-x", "--extcmd", "--upload-pack", "--receive-pack", "--setup")
@@ -71,8 +72,11 @@ _WRITING_SUBCOMMANDS: Final = split_names(
 )
 # Subcommands that show the files they are given by name, or store them where they can be shown later.
 _READING_SUBCOMMANDS: Final = split_names(
-    "show log diff blame annotate cat-file grep archive whatchanged apply am hash-object mailinfo"
+    "show log diff diff-files diff-index blame annotate cat-file grep archive whatchanged apply am hash-object mailinfo"
+    " mailsplit merge-file interpret-trailers"
 )
+# Options whose value is a file that is shown; git quotes every line of a list of paths that names none.
+_READING_OPTIONS: Final = ("--contents", "--signature-file", "--pathspec-from-file")
 
 # Subcommands that run programs named in the settings.
 _RUNNING_SUBCOMMANDS: Final = split_names(
@@ -207,7 +211,9 @@ def _touch_files(verb: str, parsed: ParsedArguments, state: ShellState) -> None:
         "--output", "--output-directory", *(["-o"] if verb in ("archive", "format-patch") else [])
     ):
         state.touch(field, "write")
-    for field in parsed.values("-F", "--file", *(["-f"] if verb in ("grep", "config") else [])):
+    for field in parsed.values(
+        "-F", "--file", *_READING_OPTIONS, *(["-f"] if verb in ("grep", "config") else [])
+    ):
         state.touch(field, "read")
     if verb == "grep" and parsed.has("--no-index", "--untracked"):
         roots = tuple(root for field in parsed.words[1:] for root in state.resolve_roots(field))
