@@ -724,22 +724,28 @@ async def test_messages_that_did_not_change_are_not_fetched_again_and_those_of_a
         )
         last = await store.list_messages(SESSION)
         assert last == await other.list_messages(SESSION)
-    assert [each[0] is before[0] for each in (after, later, last)] == [True, True, True]
-    assert [each[1].parts for each in (before, after, later, last)] == [
-        (text("prt_1", said, of=second.id),) for said in ("a", "bc", "bcd", "e")
+        await other.apply(growth("prt_1", "f", 1, of=second.id))  # which the chain does not record
+        grown = await store.list_messages(SESSION)
+    assert [each[0] is before[0] for each in (after, later, last, grown)] == [True] * 4
+    assert [each[1].parts for each in (before, after, later, last, grown)] == [
+        (text("prt_1", said, of=second.id),) for said in ("a", "bc", "bcd", "e", "ef")
     ]
-    assert [len(each) for each in (before, after, later, last)] == [3, 3, 3, 2]
+    assert [len(each) for each in (before, after, later, last, grown)] == [3, 3, 3, 2, 2]
 
 
-async def test_a_session_that_was_deleted_and_created_again_is_fetched_again(store: PostgresStore) -> None:
+async def test_a_session_that_was_deleted_and_created_again_is_fetched_again(
+    store: PostgresStore, url: str
+) -> None:
     message = prompt("msg_1")
-    for words_said in ("a", "b"):
-        await store.apply(SessionCreated(info=session()), MessageUpdated(info=message))
-        await store.apply(PartUpdated(part=text("prt_1", words_said, of=message.id)))
-        [found] = await store.list_messages(SESSION)
-        assert found.parts == (text("prt_1", words_said, of=message.id),)
-        await store.apply(SessionDeleted(info=session()))
-        assert await store.list_messages(SESSION) == []
+    async with open_postgres_store(url) as other:
+        for words_said in ("a", "b"):
+            await other.apply(SessionCreated(info=session()), MessageUpdated(info=message))
+            await other.apply(PartUpdated(part=text("prt_1", words_said, of=message.id)))
+            # The chain of the second session has as many entries as that of the first.
+            [found] = await store.list_messages(SESSION)
+            assert found.parts == (text("prt_1", words_said, of=message.id),)
+            await other.apply(SessionDeleted(info=session()))
+    assert await store.list_messages(SESSION) == []
 
 
 async def test_a_session_whose_chain_is_damaged_is_fetched_again(store: PostgresStore) -> None:
