@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
+from itertools import compress, product
+from operator import not_
 from typing import Any
 
 from weft.errors import WeftError
@@ -134,11 +135,17 @@ class SessionRecord:
     ) -> Iterator[str]:
         """Yield each document that was promised and is neither as promised nor as something later left it."""
         floor = self._find_promised()
+        unknown = [id(batch) for batch in self._batches if not batch.done]
+        if len(unknown) > MAX_UNKNOWN:  # too many to try: all or none
+            choices = [(False,) * len(unknown), (True,) * len(unknown)]
+        else:
+            choices = list(product((False, True), repeat=len(unknown)))
+        absent = [set(compress(unknown, map(not_, choice))) for choice in choices]
         states = [
             to_documents(
-                *reversed(self._fold([each for each in self._batches[:number] if each.done or maybe]))
+                *reversed(self._fold([each for each in self._batches[:number] if id(each) not in gone]))
             )
-            for maybe in (False, True)
+            for gone in absent
             for number in range(floor, len(self._batches) + 1)
         ]
         found = to_documents(history, info)

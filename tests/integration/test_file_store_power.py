@@ -218,6 +218,21 @@ async def test_a_failed_write_whose_note_cannot_be_removed_is_finished_later(
     assert check_session(SESSION, await store.read_chain(SESSION), export).findings == ()
 
 
+async def test_what_the_next_writer_finished_is_flushed_before_a_later_write_is_acknowledged(
+    medium: Medium,
+) -> None:
+    trouble = ChosenFaults()
+    store = await open_store(medium, trouble)
+    await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
+    trouble.failing = [("remove", "redo")]
+    with pytest.raises(StoreError):
+        await store.apply(PartUpdated(part=text("prt_1", "one")), PartUpdated(part=text("prt_2", "two")))
+    assert await list_texts(store) == ["one", "two"]
+    await store.apply(MessageUpdated(info=prompt("msg_3", created=NOW + 2)))
+    medium.cut(read_durable)
+    assert await list_texts(await open_store(medium)) == ["one", "two"]
+
+
 async def test_a_batch_is_noted_on_the_disk_before_it_begins_and_until_it_is_done(tmp_path: Path) -> None:
     disk = NotedDisk(tmp_path)
     store = FileStore(str(tmp_path), disk=disk)

@@ -208,6 +208,8 @@ class SessionLocks:
             write_append(self._layout, self._disk, append)
         for step in note.steps:
             apply_rename(step, self._disk, self._layout.root)
+        # Its writer flushed some of it at most, and later writes that are flushed rely on all of it.
+        self._disk.flush_all()
         self.forget(note)
         note_changes(self._layout, (step.target if step.way == "in" else step.source for step in note.steps))
         for step in note.steps:
