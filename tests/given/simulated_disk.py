@@ -147,6 +147,7 @@ class DiskFaults:
         self.die: Callable[[], None] = lambda: None
         self.rate = 0.0
         self.failed = 0
+        self.unflushed_notes = 0  # failed flushes of the directory of the write-ahead notes
         self._full_until = 0
 
     def find_error(self, operation: str, path: str) -> OSError | None:
@@ -166,6 +167,7 @@ class DiskFaults:
         if not is_full and (not self.rate or self.random.random() >= self.rate):
             return None
         self.failed += 1
+        self.unflushed_notes += operation == "flush" and path.endswith("/redo")
         if not is_full and self.random.random() < 0.2:
             self._full_until = self.operations + self.random.randint(2, 30)
         self._tell(f"fails: {operation} {os.path.basename(path)}")

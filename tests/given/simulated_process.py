@@ -73,10 +73,12 @@ class Process:
             yield batch
         else:
             with self.records.record_batch(batch):
+                unflushed = self.trouble.unflushed_notes
                 try:
                     yield batch
                 except OSError:
                     batch.refused = not self.dead
+                    batch.may_return = self.trouble.unflushed_notes > unflushed
                     raise
 
     def see(self, event: Event) -> None:

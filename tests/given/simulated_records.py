@@ -52,6 +52,7 @@ class WrittenBatch:
         self.done = False
         self.acknowledged = False
         self.refused = False
+        self.may_return = False  # refused, but a power failure may undo that: the disk did not flush it
         self.writer = writer
         self.leased = leased
         self._edits = edits
@@ -112,7 +113,7 @@ class SessionRecord:
         self.is_surprising |= any(batch.refused for batch in batches)
         for batch in batches:
             batch.done = True
-        self._batches = batches
+        self._batches = [batch for batch in self._batches if batch.done or batch.may_return]
         self._live = Transcript(history)
 
     def _fold(self, batches: Sequence[WrittenBatch]) -> tuple[SessionInfo | None, list[MessageWithParts]]:
@@ -265,7 +266,7 @@ def split(batch: WrittenBatch, session: SessionID) -> WrittenBatch:
         return batch
     part = WrittenBatch(batch.writer, leased=batch.leased)
     part.events, part.done, part.acknowledged = own, batch.done, batch.acknowledged
-    part.refused = batch.refused
+    part.refused, part.may_return = batch.refused, batch.may_return
     return part
 
 
