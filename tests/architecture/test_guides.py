@@ -8,6 +8,7 @@ import pytest
 
 from opencode.client_differences import FAILED_CHECKS, TIMING_DEPENDENT
 from weft.config.trust import ALLOWED_EXPERIMENTS, ALLOWED_KEYS, ALLOWED_WEFT_KEYS
+from weft.local.plugin_tools import RESERVED_NAMES
 from weft.testing.api_contract import CHECKS
 from weft.tui.commands import COMMANDS
 
@@ -55,6 +56,12 @@ def test_the_page_about_trust_lists_what_an_untrusted_project_may_set() -> None:
         ALLOWED_EXPERIMENTS,
         ALLOWED_WEFT_KEYS,
     ]
+
+
+def test_the_page_about_plugins_lists_the_tools_that_cannot_be_replaced() -> None:
+    page = (ROOT / "docs" / "guides" / "plugins.md").read_text()
+    listed = page.partition("replaces it, under its permission;")[2].partition("cannot be replaced")[0]
+    assert set(re.findall(r"`([^`]+)`", listed)) == RESERVED_NAMES
 
 
 def test_the_page_about_the_terminal_names_every_slash_command() -> None:

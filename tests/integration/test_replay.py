@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from given.long_session import (
     BREAKING_STEP,
@@ -183,6 +184,19 @@ async def test_a_replay_that_cannot_start_says_so_and_leaves_nothing(
     with pytest.raises(error, match=said):
         await harness.api.trials.replay(session, input)
     assert harness.state() == before
+
+
+async def test_a_part_with_nothing_to_replay_is_refused_with_a_hint(harness: ReplayHarness) -> None:
+    session = await harness.run(bash_call("echo one > one.txt"))
+    first, last = (step.info.id for step in list_steps(await harness.api.list_messages(session)))
+    unanswered = await harness.api.submit(session, replace(prompt("later"), no_reply=True))
+    for input, hint in (
+        (ReplayInput(start=last, end=first), "name a later one; weft session show lists the messages"),
+        (ReplayInput(start=unanswered.info.id), f"weft session show {session} shows which prompts have one"),
+    ):
+        with pytest.raises((InvalidInputError, ConflictError)) as refused:
+            await harness.api.trials.replay(session, input)
+        assert refused.value.hint == hint
 
 
 # --- bisect ---

@@ -20,11 +20,11 @@ class ChangeLog(Protocol):
     """What changed last in a store that one server uses.
 
     * Every change has a position. The log keeps the last ones.
-    * `position` is one up to which everything that this process stored was published.
+    * `position` says how far this process has published: everything that it stored up to there.
     * `register` notes that a server of this name begins. Its name must be new.
-    * `read` returns events that lead from what a listener of a server knew, which had received everything up to a position, to what is
-      stored now. An event may contain what the listener knew already. It raises `CursorLostError` if the log does not know the
-      server, no longer has all changes since, or has too many.
+    * `read` returns what a listener of `server` missed, if it had received everything up to the position `after`: events that lead
+      from there to what is stored now. An event may contain what the listener knew already. It raises `CursorLostError` if the log
+      does not know the server, no longer has all changes since, or has too many.
     * `list_unsettled` returns the directories of sessions whose runs died with their process and were not settled yet.
     """
 

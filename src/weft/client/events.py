@@ -323,7 +323,7 @@ class Connected(Struct, frozen=True):
 
 
 class CursorMap:
-    """Maps event ids to numeric cursors. An id is the name of a server process and a count; a restarted server counts anew."""
+    """Maps event ids to numeric cursors. An id is a name and a number: the name is that of a server process, or of the log of a cluster."""
 
     def __init__(self) -> None:
         self._servers: list[str] = []

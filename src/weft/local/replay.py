@@ -80,7 +80,11 @@ def choose_range(
         else _find_last(history, ids.index(choose_message(history, input.end)))
     )
     if last < first:
-        raise InvalidInputError("--until", "that message comes before the first one to replay")
+        raise InvalidInputError(
+            "--until",
+            "that message comes before the first one to replay",
+            hint="name a later one; weft session show lists the messages",
+        )
     in_range = set(ids[first : last + 1])
     prompts = [message for message in history if message.info.id in in_range and is_human_prompt(message)]
     if not prompts:
@@ -121,7 +125,10 @@ async def replay_session(
         chosen = choose_range(checkout.recorded, history, input)
         if not chosen.steps:
             raise ConflictError(
-                "session", session.id, "has no answer in that part, so there is nothing to replay"
+                "session",
+                session.id,
+                "has no answer in that part, so there is nothing to replay",
+                hint=f"weft session show {session.id} shows which prompts have one",
             )
         await checkout.fill(checkout.recorded.files.find_last_place(chosen.steps[0].number - 1))
         replay = _Replay(runtime, sources, checkout, chosen, input)

@@ -184,7 +184,7 @@ class TokenStore:
 
 
 class EndedLoginStore:
-    """Implements `EndedLogins` over a store. Only hashes are stored. `now` is the time in milliseconds."""
+    """Implements `EndedLogins` over a store. Only hashes are stored. `now` is the time in milliseconds, `expires` is in seconds."""
 
     def __init__(self, store: Store, now: Callable[[], int]) -> None:
         self._store = store

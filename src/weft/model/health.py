@@ -9,7 +9,17 @@ from weft.model.wire import Wire
 
 Severity = Literal["problem", "warning", "note"]
 
-# Repairs that need no decision by the user; `maintenance.repair` has a method for each.
+# Repairs that need no decision by the user. `maintenance.repair` carries them out.
+# * lock-up: let no other user read a file
+# * recover: finish an interrupted write, or remove it
+# * lay-aside: move an unreadable document into the backup
+# * salvage: move a damaged database aside, and copy what can be read into a new one
+# * rebuild: make the document of a session from its messages
+# * uproot: make a session whose parent is gone a top-level one
+# * unite: keep a session that is in two projects in one of them
+# * adopt: move a session into the project of its directory
+# * unindex: remove the search index, which the next search rebuilds
+# * drop-lease: remove the lease of a session that is gone
 RepairKind = Literal[
     "",
     "lock-up",

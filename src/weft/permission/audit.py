@@ -126,7 +126,10 @@ class AuditRecord(Wire, frozen=True, kw_only=True):
 
 
 class ChainEnd(Wire, frozen=True, kw_only=True):
-    """The end of a chain: the last number, and the hash of that line. At most `dropped` of its records were removed: a tenth of those that are kept more than planned, for what others append meanwhile."""
+    """The end of a chain: the last number, and the hash of that line.
+
+    The first `dropped` records may have been removed. Some of them are left, because others may append while `append` removes them.
+    """
 
     seq: int
     hash: str

@@ -111,6 +111,7 @@ class GrowingText:
         self.length = 0
 
     def grow(self, text: str) -> Event:
+        """Return the event for a piece of text. The first one creates the part, which is stored before it is published."""
         self.pieces.append(text)
         offset, self.length = self.length, self.length + len(text)
         part = self.part

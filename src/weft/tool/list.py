@@ -32,6 +32,7 @@ async def list_directory(arguments: ListInput, ctx: ToolContext) -> ToolResult:
     return ToolResult(
         title=format_title(place, ctx),
         output="\n".join([f"{place.path.rstrip('/')}/", *format_tree(shown)]) + "\n",
+        # As in OpenCode, a list of exactly so many files counts as truncated, too.
         metadata={"count": len(shown), "truncated": len(names) >= MAX_FILES},
     )
 

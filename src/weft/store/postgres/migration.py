@@ -19,11 +19,11 @@ from weft.store.postgres.connection import Database
 
 _SCRIPT = re.compile(r"(\d{4})_\w+\.sql")
 
-# Two tables of one name in different schemas are different locks. The first number keeps out of the way of other programs.
+# A lock for each schema, and one for the role. The first number keeps out of the way of other programs.
 LOCK = "SELECT pg_advisory_xact_lock(728131, hashtext($1))"
 SELECT_STATE = """SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.weft_store') IS NOT NULL,
 EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace($1))"""
-# `needs` is the oldest version of weft that can use the schema. Before the third script there was no such column.
+# `needs` is the number of a script: a weft that does not have it cannot use the schema. Before the third script there was no such column.
 SELECT_VERSION = """SELECT version, coalesce((to_jsonb(weft_store) ->> 'needs')::integer, version)
 FROM {schema}.weft_store"""
 CREATE_VERSION = """CREATE TABLE {schema}.weft_store (version integer NOT NULL);

@@ -92,7 +92,8 @@ DELETE_GROWTH = """DELETE FROM growth WHERE history = ?
 AND part = (SELECT number FROM part WHERE history = ? AND message = ? AND id = ?)"""
 DELETE_GROWTH_OF_MESSAGE = """DELETE FROM growth WHERE history = ?
 AND part IN (SELECT number FROM part WHERE history = ? AND message = ?)"""
-# A message that was never indexed needs no mark. The number of a deleted message may be given again, so new ones are asked too.
+# A message that was never indexed needs no mark. The number of a deleted message may be given again, so even a new message may have one
+# that counts as indexed.
 MARK_STALE = """INSERT OR IGNORE INTO stale_message (history, id) SELECT history, id FROM message
 WHERE history = ? AND id = ? AND number <= (SELECT upto FROM indexed)"""
 # For many messages, one statement takes half as long as one for each. For a few it takes much longer.

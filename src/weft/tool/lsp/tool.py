@@ -12,7 +12,7 @@ from weft.tool.language_servers import to_uri
 from weft.tool.paths import ToolPath, format_title, resolve_path
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0
-MAX_SYMBOLS: Final = 10
+MAX_SYMBOLS: Final = 10  # of a workspace; as many results of any operation are in the metadata
 
 _METHODS: Final = {
     "goToDefinition": "textDocument/definition",

@@ -115,13 +115,13 @@ class McpPool:
     # --- for a run ---
 
     async def connect_all(self, may_use: MayUsePrefix) -> AsyncIterator[str]:
-        """Start to connect all servers, wait for those that start for the first time, and yield messages.
+        """Start to connect all servers, wait for those that start for the first time, and yield messages for the person.
 
-        The messages are for the person. The time limit counts from the start of each server, so a later caller waits
-        for less. Do not wait for servers that failed before, nor for those whose tools the run may not use. Prepare the
-        connector first, so that this does not use up the servers' time. Read the offers of a server again if it has
-        announced a change, so that a tool that it added in the last step exists in the next.
+        The time limit counts from the start of each server, so a later caller waits for less. Nobody waits for servers that failed
+        before, nor for those whose tools the run may not use. If a server has announced a change, this also waits until its offers
+        are read again, so that a tool that it added in the last step exists in the next.
         """
+        # The connector is prepared first, so that this does not use up the servers' time.
         if any(server.is_due for server in self.servers.values()):
             await self._context.connector.prepare()
         self.start_connecting()
