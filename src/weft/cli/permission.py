@@ -458,6 +458,11 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def show_log(args: argparse.Namespace) -> int:
+    if args.verify and (args.session is not None or args.max_count is not None):
+        option = "-n" if args.session is None else "--session"
+        raise InvalidInputError(
+            option, "--verify checks every decision of the project", hint=f"leave out {option} or --verify"
+        )
     reader = make_reader(args)
     project = permission_project(reader.place())
     lines = reader.store.read_log(log_key(project))
