@@ -481,7 +481,7 @@ def show_log(args: argparse.Namespace) -> int:
             write_json_line({"seq": number, **to_plain(entry)})
     elif entries:
         print("\n".join(to_table(LOG_HEADER, list(_to_log_rows(entries)), Paint(sys.stdout))))
-    else:
+    elif args.max_count != 0:
         scope = f"the session {session}" if session is not None else "this project"
         print_note(f"no decision is recorded in {scope}")
     _, broken = find_break(lines, end)
