@@ -1,6 +1,7 @@
 """The package: built, installed into an empty environment, and run there."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from sbom import EXTRAS as SHIPPED_EXTRAS
 from sbom import build_bill, find_unlicensed
 from weft.version import VERSION
 
@@ -88,15 +88,33 @@ def test_the_wheel_of_a_commit_is_reproducible(tmp_path: Path) -> None:
 
 
 def test_the_bill_of_materials_names_every_part_with_its_licence() -> None:
-    bill = build_bill(SHIPPED_EXTRAS)
+    bill = build_bill(PROJECT)
     assert find_unlicensed(bill) == []
     named = {each["name"] for each in bill["components"]}
-    extras = [line for extra in SHIPPED_EXTRAS for line in PROJECT["optional-dependencies"][extra]]
-    assert {
-        canonicalize_name(Requirement(line).name) for line in [*PROJECT["dependencies"], *extras]
-    } <= named
+    used = [PROJECT["optional-dependencies"][extra] for extra in EXTRAS - FOR_DEVELOPERS]
+    lines = [*PROJECT["dependencies"], *(line for extra in used for line in extra)]
+    assert {canonicalize_name(Requirement(line).name) for line in lines} <= named
     assert "htm" in named
     assert {each["ref"] for each in bill["dependencies"]} <= {"weft", *named}
+
+
+def test_the_bill_of_materials_names_every_extra_and_what_is_not_installed() -> None:
+    optional = {**PROJECT["optional-dependencies"], "loom": ["Weft_Loom[warp]>=3,<4"]}
+    bill = build_bill({**PROJECT, "optional-dependencies": optional})
+    listed = {each["name"]: each["value"] for each in bill["metadata"]["component"]["properties"]}
+    assert set(listed) == {f"weft:extra:{extra}" for extra in optional}
+    assert listed["weft:extra:langgraph"] == optional["langgraph"][0]
+    assert [each for each in bill["components"] if each["name"] == "weft-loom"] == [
+        {
+            "type": "library",
+            "bom-ref": "weft-loom",
+            "name": "weft-loom",
+            "purl": "pkg:pypi/weft-loom",
+            "properties": [{"name": "weft:requires", "value": "<4,>=3"}],
+        }
+    ]
+    assert {"ref": "weft-loom", "dependsOn": []} in bill["dependencies"]
+    assert "://" not in json.dumps(bill)
 
 
 def test_the_version_is_defined_in_one_place() -> None:

@@ -95,6 +95,21 @@ def test_stats_add_everything_up(shell: Shell) -> None:
     assert {tool["name"] for tool in report["tools"]} == {"read", "edit", "bash"}
 
 
+def test_at_most_none_shows_none(shell: Shell) -> None:
+    neither = shell.weft("stats", "--models", "0", "--tools", "0")
+    assert "COST & TOKENS" in neither.stdout
+    assert "USAGE" not in neither.stdout
+    every_model = shell.weft("stats", "--models", "--tools", "0").stdout
+    assert "scripted/demo" in every_model
+    assert "TOOL USAGE" not in every_model
+    for store in ((), ("--store", f"sqlite:{Path(os.environ['HOME']) / 'other.db'}")):
+        shell.weft("run", "-m", "scripted/demo", "let it greet a name", *store)
+        assert shell.weft("session", "search", "greet", *store).stdout != ""
+        for words in (("session", "list"), ("session", "search", "greet"), ("permission", "log")):
+            shown = shell.weft(*words, "-n", "0", *store)
+            assert (shown.returncode, shown.stdout, shown.stderr) == (0, "", "")
+
+
 def test_a_cache_that_cannot_be_written_fails_no_run_and_no_search(shell: Shell) -> None:
     blocked = Path(os.environ["HOME"]) / "blocked"
     blocked.write_text("")

@@ -75,6 +75,12 @@ MISTAKES = [
     ("permission log --session ses_1", "there is no session 'ses_1'", "weft session list --all"),
     ("permission log --session last", "there is no session 'last'", 'start one: weft run "…"'),
     ("permission log --session ../etc", "session id: '../etc' is not one", "letters, digits and underscores"),
+    (
+        "permission log --verify --session last",
+        "--session: --verify checks every decision",
+        "leave out --session or",
+    ),
+    ("permission log --verify -n 0", "-n: --verify checks every decision", "leave out -n or --verify"),
     ("permission reply x once --scope user", "only for always", "leave them out, or answer always"),
     ("permission reply x once --message no", "only for reject", "leave it out, or answer reject"),
     ("auth logout anthropic", "there is no stored key 'anthropic'", "no key is stored; weft auth list"),

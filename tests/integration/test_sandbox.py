@@ -263,6 +263,20 @@ async def test_a_timeout_ends_a_command_in_the_sandbox(sandboxed: ToolHarness, t
     assert list_processes(tree.project) == []
 
 
+# --- which one ---
+
+
+def test_landlock_is_not_tried_if_bubblewrap_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bubblewrap, launcher = tmp_path / "bwrap", tmp_path / "python"
+    for program in (bubblewrap, launcher):
+        program.write_text(f"#!/bin/sh\necho {program.name} >> {tmp_path}/tried\nexit 0\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(launcher))
+    found = find_sandbox(SandboxPolicy(), {"PATH": str(tmp_path)})
+    assert (found.sandbox or Sandbox()).kind == "bubblewrap"
+    assert (tmp_path / "tried").read_text() == "bwrap\n"
+
+
 # --- without a sandbox ---
 
 

@@ -1,6 +1,7 @@
 """Background commands with real processes: they are listed, stopped, and ended with their session."""
 
 import asyncio
+import fcntl
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -178,6 +179,46 @@ def test_records_of_dead_processes_are_removed(tmp_path: Path) -> None:
     assert not left.exists()
     remove_record(entry)
     assert list_running(str(tmp_path / "nowhere")) == []
+
+
+def test_a_record_that_is_just_being_written_is_not_removed_by_whoever_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(id="job_1", session_id=OTHER, command="x", description="", output="/x", started=1)
+    lock, listing = fcntl.flock, False
+
+    def list_before_locking(fd: int, operation: int) -> None:
+        nonlocal listing
+        if not listing:
+            listing = True
+            assert list_running(str(tmp_path)) == []
+            listing = False
+        lock(fd, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", list_before_locking)
+        record = write_record(str(tmp_path), job)
+    assert list_running(str(tmp_path)) == [job]
+    remove_record(record)
+
+
+def test_a_record_that_a_dead_process_did_not_finish_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    job = Job(id="job_1", session_id=OTHER, command="x", description="", output="/x", started=1)
+    left = tmp_path / "record.new"
+    left.write_text("{")
+    assert list_running(str(tmp_path)) == []
+    record = write_record(str(tmp_path), job)
+    assert list_running(str(tmp_path)) == [job]
+    remove_record(record)
+    assert [each.name for each in tmp_path.iterdir()] == ["lock"]
+
+
+def test_a_record_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    job = Job(id="job_1", session_id=OTHER, command="x", description="", output="/x", started=1)
+    (tmp_path / f"{OTHER}.job_1.json").mkdir()
+    with pytest.raises(OSError, match="job_1"):
+        write_record(str(tmp_path), job)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["lock", f"{OTHER}.job_1.json"]
 
 
 async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> None:

@@ -1,16 +1,26 @@
 """Worktrees: created from a commit, merged completely or not at all, discarded without data loss. With real git."""
 
 import os
+import shutil
 import subprocess
+import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from weft.cli.worktree import explain_empty_merge
+from weft.cli.worktree import explain_empty_merge, open_run_directory
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
 from weft.host.processes import describe_process
-from weft.local.worktrees import copy_trust, delete_worktree, discard_unused, enter_worktree, read_repository
+from weft.local.worktrees import (
+    copy_trust,
+    delete_worktree,
+    discard_unused,
+    enter_worktree,
+    open_worktree,
+    read_repository,
+)
 from weft.trust.decision import get_trust
 from weft.worktree.git import TreeMerge, WorktreeGit
 from weft.worktree.merge import MergedPath, MergeResult, WorktreePick, merge_picks, merge_worktree, undo_merge
@@ -23,6 +33,7 @@ from weft.worktree.repository import (
     list_hints,
     list_worktrees,
     lock_worktree,
+    plan_worktree,
     read_state,
 )
 
@@ -208,6 +219,73 @@ def test_a_worktree_is_used_by_one_session(harness: WorktreeHarness) -> None:
     assert describe_process() in refused.value.hint
     with lock_worktree(harness.repository, worktree):
         pass
+
+
+WATCHING_GIT = """#!{python}
+import fcntl, os, sys
+words = " ".join(sys.argv)
+verb = next((each for each in ("add", "remove") if f"worktree {{each}}" in words), None)
+if verb:
+    with open({lock!r}, "a") as lock, open({notes!r}, "a") as notes:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            print(verb, "while it is free", file=notes)
+        except BlockingIOError:
+            print(verb, "while it is locked", file=notes)
+os.execv({git!r}, ["git", *sys.argv[1:]])
+"""
+
+
+def test_a_new_worktree_is_locked_from_before_it_exists_until_it_is_gone(
+    harness: WorktreeHarness, tmp_path: Path
+) -> None:
+    directory = Path(paths_from(os.environ).data) / "weft" / "worktree" / harness.repository.project
+    directory.mkdir(parents=True)
+    git, notes = tmp_path / "bin" / "git", tmp_path / "notes"
+    git.parent.mkdir()
+    watching = {"lock": str(directory / "x.lock"), "notes": str(notes), "git": shutil.which("git")}
+    git.write_text(WATCHING_GIT.format(python=sys.executable, **watching))
+    git.chmod(0o755)
+    env = {**os.environ, "PATH": f"{git.parent}:{os.environ['PATH']}"}
+    args = Namespace(worktree="x", dir=str(harness.root), store=None, session=None, continue_last=False)
+    with pytest.raises(ConflictError, match="cannot start"), open_run_directory(args, env):
+        raise ConflictError("session", "", "cannot start")
+    assert notes.read_text().splitlines() == ["add while it is locked", "remove while it is locked"]
+    assert list_worktrees(harness.repository) == []
+
+
+def test_a_new_worktree_is_not_found_by_another_run_before_the_first_one_has_it(
+    harness: WorktreeHarness,
+) -> None:
+    with open_worktree(harness.repository, "x") as first:
+        with pytest.raises(ConflictError, match="in use"), open_worktree(harness.repository, "x"):
+            pass
+        assert name_of(harness.repository) == ["x"]
+        assert first.made
+    making = plan_worktree(harness.repository, "y")
+    with (
+        lock_worktree(harness.repository, making),
+        pytest.raises(ConflictError, match="in use"),
+        open_worktree(harness.repository, "y"),
+    ):
+        pass
+    with open_worktree(harness.repository, "x") as again:
+        assert (again.made, again.worktree) == (False, first.worktree)
+
+
+def test_a_worktree_that_is_removed_while_a_run_enters_it_is_not_used(harness: WorktreeHarness) -> None:
+    worktree, _ = harness.make("x")
+
+    def remove(found: Worktree) -> None:
+        assert found == worktree
+        delete_worktree(harness.repository, worktree)
+
+    with (
+        pytest.raises(ConflictError, match="was removed a moment ago"),
+        open_worktree(harness.repository, "x", find_session=remove),
+    ):
+        pass
+    assert list_worktrees(harness.repository) == []
 
 
 # --- merging ---

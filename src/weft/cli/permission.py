@@ -462,6 +462,11 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def show_log(args: argparse.Namespace) -> int:
+    if args.verify and (args.session is not None or args.max_count is not None):
+        option = "-n" if args.session is None else "--session"
+        raise InvalidInputError(
+            option, "--verify checks every decision of the project", hint=f"leave out {option} or --verify"
+        )
     reader = make_reader(args)
     project = permission_project(reader.place())
     lines = reader.store.read_log(log_key(project))
@@ -480,7 +485,7 @@ def show_log(args: argparse.Namespace) -> int:
             write_json_line({"seq": number, **to_plain(entry)})
     elif entries:
         print("\n".join(to_table(LOG_HEADER, list(_to_log_rows(entries)), Paint(sys.stdout))))
-    else:
+    elif args.max_count != 0:
         scope = f"the session {session}" if session is not None else "this project"
         print_note(f"no decision is recorded in {scope}")
     _, broken = find_break(lines, end)

@@ -70,7 +70,7 @@ def list_sessions(args: argparse.Namespace) -> int:
     report_damage(reader)
     if not sessions:
         report_newer_store(reader)
-        if args.format != "json":
+        if args.format != "json" and args.max_count != 0:
             print_note(explain_empty_list(args))
     return 0
 

@@ -39,7 +39,7 @@ def search_sessions(args: argparse.Namespace) -> int:
         write_json(hits)
     else:
         print_hits(hits)
-        if not hits:
+        if not hits and limit:
             print_note("nothing found" if args.all else "nothing found; --all searches every project")
     report_damage(reader)
     return 0

@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import TypeVar
 
 from weft.cli.arguments import add_format, add_place, parse_count
 from weft.cli.output import Paint, ProgressLine, format_cost, sanitize, write_json
@@ -23,14 +22,20 @@ MAX_PROJECTS = 10
 THOUSAND = 1_000
 
 Lines = Iterable[str]
-T = TypeVar("T")
 
 
 def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--days", type=parse_count, metavar="N", help="only the last N days; 0 is today")
     add("--tools", type=parse_count, metavar="N", help="show at most N tools")
-    add("--models", type=parse_count, nargs="?", const=0, metavar="N", help="show models, at most N of them")
+    add(
+        "--models",
+        type=parse_count,
+        nargs="?",
+        const=sys.maxsize,
+        metavar="N",
+        help="show models, at most N of them",
+    )
     add(
         "--project",
         nargs="?",
@@ -102,9 +107,9 @@ def _draw_page(
     yield from drawing.box("OVERVIEW", _draw_overview(figures, drawing))
     yield ""
     yield from drawing.box("COST & TOKENS", _draw_cost(figures, drawing))
-    if args.models is not None:
+    if args.models:
         yield ""
-        yield from drawing.box("MODEL USAGE", _draw_models(_limit(figures.models, args.models), drawing))
+        yield from drawing.box("MODEL USAGE", _draw_models(figures.models[: args.models], drawing))
     if len(figures.by_day) > 1:
         yield ""
         yield from drawing.box("BY DAY", _draw_shares(figures.by_day[-MAX_DAYS:], drawing))
@@ -112,7 +117,7 @@ def _draw_page(
         yield ""
         shares = [(names.get(ProjectID(share.name), share.name), share) for share in figures.projects]
         yield from drawing.box("BY PROJECT", _draw_named_shares(shares[:MAX_PROJECTS], drawing))
-    if figures.tools:
+    if figures.tools and args.tools != 0:  # for OpenCode, 0 is no limit
         yield ""
         yield from drawing.box("TOOL USAGE", _draw_tools(figures, args.tools, drawing))
 
@@ -171,13 +176,9 @@ def _draw_named_shares(shares: Sequence[tuple[str, UsageShare]], drawing: BoxDra
 def _draw_tools(figures: Figures, limit: int | None, drawing: BoxDrawing) -> Lines:
     total = sum(tool.calls for tool in figures.tools)
     max_calls = figures.tools[0].calls
-    for tool in _limit(figures.tools, limit):
+    for tool in figures.tools[:limit]:
         value = f"{tool.calls:>5,} ({100 * tool.calls / total:4.1f}%)"
         yield drawing.bar(sanitize(tool.name), tool.calls / max_calls, value)
-
-
-def _limit(items: Sequence[T], limit: int | None) -> Sequence[T]:
-    return items[:limit] if limit else items
 
 
 def abbreviate(count: int) -> str:

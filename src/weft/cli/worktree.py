@@ -15,20 +15,21 @@ from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, print_note, sanitize, to_table, write_json
 from weft.cli.session import make_reader
 from weft.config.store_address import resolve_store_url
-from weft.errors import ConflictError, InvalidInputError, NotFoundError, WeftError
+from weft.errors import ConflictError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
 from weft.local.reader import SessionReader
 from weft.local.worktrees import (
     EnteredWorktree,
     delete_worktree,
     discard_unused,
-    enter_worktree,
     find_session_worktree,
     is_trusted_in,
+    open_worktree,
     read_repository,
     run_start_command,
     works_in,
 )
+from weft.model.ids import SessionID
 from weft.model.session import SessionInfo
 from weft.model.session_query import SessionQuery
 from weft.session.selection import LAST_USED
@@ -234,17 +235,16 @@ def open_run_directory(args: argparse.Namespace, env: Mapping[str, str]) -> Gene
             "--worktree", "a session continues in its own directory", hint="leave out --session or --worktree"
         )
     repository = read_repository(args.dir, env, args.store)
-    entered = enter_worktree(repository, args.worktree or None)
-    try:
+
+    def find_session(worktree: Worktree) -> SessionID | None:
         if args.continue_last:
-            args.session, args.continue_last = _get_last_session(args, env, entered).id, False
-        with lock_worktree(repository, entered.worktree, session=args.session):
-            _announce(repository, entered, args, env)
-            args.dir = entered.directory
-            yield RunDirectory(repository=repository, entered=entered)
-    except WeftError:
-        discard_unused(repository, entered)
-        raise
+            args.session, args.continue_last = _get_last_session(args, env, worktree).id, False
+        return None if args.session is None else SessionID(args.session)
+
+    with open_worktree(repository, args.worktree or None, find_session=find_session) as entered:
+        _announce(repository, entered, args, env)
+        args.dir = entered.directory
+        yield RunDirectory(repository=repository, entered=entered)
 
 
 @contextmanager
@@ -295,13 +295,11 @@ def _find_session(args: argparse.Namespace, env: Mapping[str, str]) -> SessionIn
     return reader.get_session(args.session) if args.session else reader.find_last_session()
 
 
-def _get_last_session(
-    args: argparse.Namespace, env: Mapping[str, str], entered: EnteredWorktree
-) -> SessionInfo:
+def _get_last_session(args: argparse.Namespace, env: Mapping[str, str], worktree: Worktree) -> SessionInfo:
     last_used = SessionReader(args.dir, env, store=args.store).iterate_sessions(LAST_USED)
-    session = next((each for each in last_used if works_in(each, entered.worktree)), None)
+    session = next((each for each in last_used if works_in(each, worktree)), None)
     if session is None:
-        raise NotFoundError("session", f"in worktree {entered.worktree.name}", hint="leave out --continue")
+        raise NotFoundError("session", f"in worktree {worktree.name}", hint="leave out --continue")
     return session
 
 

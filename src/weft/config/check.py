@@ -12,6 +12,8 @@ from weft.config.schema import Config, get_default_keybinds
 from weft.errors import find_similar
 
 MAX_SAFE_INTEGER = 2**53 - 1
+# Comparing an unknown word with all known ones takes time. Nobody corrects more words than these one by one.
+MAX_SEARCHES = 1000
 
 
 def has_json_type(value: Any, kind: inspect.Type) -> bool:
@@ -172,6 +174,7 @@ class _Checker:
     def __init__(self, *, is_complete: bool) -> None:
         self.is_complete = is_complete
         self.findings: list[ConfigFinding] = []
+        self._searches = 0
 
     def visit(self, value: Any, kind: inspect.Type, path: KeyPath) -> Any:
         """Return `value` without what does not fit `kind`, or `_REJECTED`."""
@@ -191,9 +194,13 @@ class _Checker:
             case _:
                 return value if fits_type(value, kind) else self._reject(value, kind, path)
 
+    def _find_nearest(self, key: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+        self._searches += 1
+        return find_nearest(key, known, cutoff=cutoff) if self._searches <= MAX_SEARCHES else ""
+
     def _reject(self, value: Any, kind: inspect.Type, path: KeyPath) -> _Rejected:
         choices = list(list_choices(kind))
-        near = find_nearest(value, choices) if isinstance(value, str) else ""
+        near = self._find_nearest(value, choices) if isinstance(value, str) else ""
         actual = "" if has_json_type(value, kind) else f", found {describe_value(value)}"
         self.findings.append(
             ConfigFinding(path=path, reason=f"expected {describe_type(kind)}{actual}", near=near)
@@ -246,7 +253,7 @@ class _Checker:
             return _REJECTED
         tags = [str(member.tag) for member in members]
         tag = value[tag_field]
-        near = find_nearest(tag, tags) if isinstance(tag, str) else ""
+        near = self._find_nearest(tag, tags) if isinstance(tag, str) else ""
         reason = f"expected {join_choices(map(quote_word, tags))}"
         self.findings.append(ConfigFinding(path=(*path, tag_field), reason=reason, near=near))
         return _REJECTED
@@ -255,7 +262,9 @@ class _Checker:
         trials = []
         for member in members:
             trial = _Checker(is_complete=False)
+            trial._searches = self._searches
             trials.append((trial.visit(value, member, path), trial.findings))
+            self._searches = trial._searches
         kept, findings = min(trials, key=lambda trial: len(trial[1]))
         self.findings.extend(findings)
         return kept
@@ -290,7 +299,7 @@ class _Checker:
 
     def _admit_unknown(self, path: KeyPath, known: Iterable[str], *, accepts_unknown: bool) -> bool:
         # Where any key is allowed, report only likely typos of a known key.
-        near = find_nearest(path[-1], known, cutoff=0.8 if accepts_unknown else 0.6)
+        near = self._find_nearest(path[-1], known, cutoff=0.8 if accepts_unknown else 0.6)
         if near or not accepts_unknown:
             reason = "unknown key, passed on as an option" if accepts_unknown else "unknown key, ignored"
             self.findings.append(ConfigFinding(path=path, reason=reason, near=near, is_warning=True))
@@ -330,6 +339,6 @@ class _Checker:
         if value in ACTIONS:
             return str(value)
         # An invalid rule must not allow what it may have been meant to deny.
-        near = find_nearest(value, ACTIONS) if isinstance(value, str) else ""
+        near = self._find_nearest(value, ACTIONS) if isinstance(value, str) else ""
         self.findings.append(ConfigFinding(path=path, reason='expected "ask", "allow" or "deny"', near=near))
         return "ask"

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -180,12 +180,67 @@ APPENDED_LISTS = ("plugin", "instructions")
 HOOKS_PATH = ("experimental", "weft", "hooks")
 
 
+class _Section(dict[str, "_Section"]):
+    """The keys of a section, or of a setting, which has none."""
+
+
+class Origins:
+    """Where each setting came from, in the order in which they came. A section is found fast, even among very many."""
+
+    def __init__(self) -> None:
+        self.by_path: dict[KeyPath, ConfigOrigin] = {}
+        self._numbers: dict[KeyPath, int] = {}
+        self._last = 0
+        self._root = _Section()
+
+    def set(self, path: KeyPath, origin: ConfigOrigin) -> None:
+        self.by_path[path] = origin
+        self._last += 1
+        self._numbers.setdefault(path, self._last)
+        section = self._root
+        for key in path:
+            section = section.setdefault(key, _Section())
+
+    def forget(self, path: KeyPath) -> None:
+        """Forget the setting at a path, and all below it."""
+        sections = [self._root]
+        for key in path:
+            if key not in sections[-1]:
+                return
+            sections.append(sections[-1][key])
+        for inside in list(self._iterate(path, sections[-1])):
+            del self.by_path[inside], self._numbers[inside]
+        sections[-1].clear()
+        for depth in range(len(path), 0, -1):
+            if sections[depth] or path[:depth] in self.by_path:
+                break
+            del sections[depth - 1][path[depth - 1]]
+
+    def find(self, path: KeyPath) -> ConfigOrigin | None:
+        """Return the origin of a setting, of the first one below it, or of the section that contains it."""
+        section: _Section | None = self._root
+        for key in path:
+            section = None if section is None else section.get(key)
+        inside = () if section is None else self._iterate(path, section)
+        first = min(inside, key=self._numbers.__getitem__, default=None)
+        if first is not None:
+            return self.by_path[first]
+        above = (self.by_path[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.by_path)
+        return next(above, None)
+
+    def _iterate(self, path: KeyPath, section: _Section) -> Iterator[KeyPath]:
+        if path in self.by_path:
+            yield path
+        for key, inside in section.items():
+            yield from self._iterate((*path, key), inside)
+
+
 class MergedConfig:
     """The layers added so far. A key keeps its first position, because the order of permissions matters."""
 
     def __init__(self) -> None:
         self.data: dict[str, Any] = {}
-        self.origins: dict[KeyPath, ConfigOrigin] = {}
+        self.origins = Origins()
 
     def add(self, layer: ConfigLayer) -> None:
         self._merge(self.data, layer.data, (), layer.origin)
@@ -200,13 +255,9 @@ class MergedConfig:
     def keep(self, data: dict[str, Any]) -> None:
         """Keep only these settings, a part of those that were merged."""
         self.data = data
-        self.origins = {path: origin for path, origin in self.origins.items() if _contains(data, path)}
-
-    def find_origin(self, path: KeyPath) -> ConfigOrigin | None:
-        """Return the origin of a setting, of the first one below it, or of the section that contains it."""
-        below = (origin for key_path, origin in self.origins.items() if key_path[: len(path)] == path)
-        above = (self.origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.origins)
-        return next(below, None) or next(above, None)
+        for path in list(self.origins.by_path):
+            if not _contains(data, path):
+                self.origins.forget(path)
 
     def _merge(
         self, target: dict[str, Any], overrides: Mapping[str, Any], path: KeyPath, origin: ConfigOrigin
@@ -224,27 +275,25 @@ class MergedConfig:
 
     def _append_entries(self, path: KeyPath, entries: list[str], origin: ConfigOrigin) -> None:
         joined: list[str] = self.data.setdefault(path[0], [])
+        present = set(joined)
         for entry in entries:
-            if entry not in joined:
-                self.origins[(*path, str(len(joined)))] = origin
+            if entry not in present:
+                self.origins.set((*path, str(len(joined))), origin)
                 joined.append(entry)
+                present.add(entry)
 
     def _set(self, target: dict[str, Any], path: KeyPath, value: Any, origin: ConfigOrigin) -> None:
         if path[-1] in target:
-            self._forget_origins(path)
+            self.origins.forget(path)
         target[path[-1]] = _copy_value(value)
         self._record_origins(value, path, origin)
-
-    def _forget_origins(self, path: KeyPath) -> None:
-        for key_path in [key_path for key_path in self.origins if key_path[: len(path)] == path]:
-            del self.origins[key_path]
 
     def _record_origins(self, value: Any, path: KeyPath, origin: ConfigOrigin) -> None:
         if isinstance(value, dict) and value:
             for key, item in value.items():
                 self._record_origins(item, (*path, key), origin)
         else:
-            self.origins[path] = origin
+            self.origins.set(path, origin)
 
 
 def _contains(value: Any, path: KeyPath) -> bool:

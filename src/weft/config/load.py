@@ -126,7 +126,7 @@ def load_config(scope: ConfigScope, *, fetch: Fetch | None = None, strict: bool 
     return LoadedConfig(
         config=config if trusted_config is config else narrow_providers(config, trusted_config),
         trusted_config=trusted_config,
-        origins=merged.origins,
+        origins=merged.origins.by_path,
         layers=tuple(layers),
         problems=tuple(problems.errors),
         warnings=tuple(problems.warnings),
@@ -159,7 +159,7 @@ def _report_incomplete(
     finding: ConfigFinding, merged: MergedConfig, layers: list[ConfigLayer], problems: ConfigProblems
 ) -> None:
     """Report an object that no layer completes. The problem names the layer that begins it."""
-    origin = merged.find_origin(finding.path) or DEFAULT_ORIGIN
+    origin = merged.origins.find(finding.path) or DEFAULT_ORIGIN
     layer = next((layer for layer in layers if layer.origin == origin), None)
     problems.add(origin, layer, [finding])
 
@@ -242,7 +242,7 @@ def _apply_defaults(
     _convert_tools(merged)
     _set_default(merged, "username", find_user_name(env))
     if merged.data.get("autoshare") is True and "share" not in merged.data:
-        merged.set(("share",), "auto", merged.find_origin(("autoshare",)) or DEFAULT_ORIGIN)
+        merged.set(("share",), "auto", merged.origins.find(("autoshare",)) or DEFAULT_ORIGIN)
     for name, keys in get_default_keybinds().items():
         if name not in merged.data.get("keybinds", {}):
             merged.set(("keybinds", name), keys, DEFAULT_ORIGIN)
@@ -257,7 +257,7 @@ def _set_default(merged: MergedConfig, key: str, value: Any) -> None:
 
 def _convert_modes(merged: MergedConfig) -> None:
     for name, mode in merged.data.get("mode", {}).items():
-        origin = merged.find_origin(("mode", name)) or DEFAULT_ORIGIN
+        origin = merged.origins.find(("mode", name)) or DEFAULT_ORIGIN
         merged.add(ConfigLayer(origin=origin, data={"agent": {name: {**mode, "mode": "primary"}}}))
 
 
@@ -288,7 +288,9 @@ def _convert_tools(merged: MergedConfig) -> None:
         for key in tools_to_permission({name: True}):
             if key not in permission:
                 merged.set(
-                    ("permission", key), converted[key], merged.find_origin(("tools", name)) or DEFAULT_ORIGIN
+                    ("permission", key),
+                    converted[key],
+                    merged.origins.find(("tools", name)) or DEFAULT_ORIGIN,
                 )
     merged_permission = merged.data["permission"]
     merged.data["permission"] = {**{key: merged_permission[key] for key in converted}, **merged_permission}
@@ -318,9 +320,10 @@ def _drop_repeated_plugins(merged: MergedConfig) -> None:
     plugins = merged.data.get("plugin")
     if not plugins:
         return
-    origins = [merged.origins.pop(("plugin", str(index))) for index in range(len(plugins))]
+    origins = [merged.origins.by_path[("plugin", str(index))] for index in range(len(plugins))]
+    merged.origins.forget(("plugin",))
     last = {get_plugin_name(entry): index for index, entry in enumerate(plugins)}
     kept = sorted(last.values())
     merged.data["plugin"] = [plugins[index] for index in kept]
     for new_index, index in enumerate(kept):
-        merged.origins[("plugin", str(new_index))] = origins[index]
+        merged.origins.set(("plugin", str(new_index)), origins[index])

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
@@ -50,6 +51,7 @@ class Substitution:
         self._length = 0
         self._copied = 0
         self._edits: list[TextEdit] = []
+        self._line_starts: list[int] | None = None
         self.failures: list[FailedPlaceholder] = []
         if resolve is not None:
             for piece in _TEXT_PIECE.finditer(original):
@@ -59,17 +61,15 @@ class Substitution:
 
     def locate(self, offset: int) -> tuple[int, int]:
         """Return line and column in the original for an offset in the new text."""
-        shift = 0
-        for edit in self._edits:
-            if offset < edit.start:
-                break
-            if offset < edit.end:
-                offset, shift = edit.old_start, 0
-                break
-            shift = edit.end - edit.old_end
-        offset -= shift
-        line_start = self._original.rfind("\n", 0, offset) + 1
-        return self._original.count("\n", 0, offset) + 1, offset - line_start + 1
+        number = bisect_right(self._edits, offset, key=lambda edit: edit.start)
+        if number:
+            edit = self._edits[number - 1]
+            offset = edit.old_start if offset < edit.end else offset - (edit.end - edit.old_end)
+        # A file may have a mistake in each of its lines: no search may begin at the top.
+        if self._line_starts is None:
+            self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", self._original))]
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
 
     def _substitute_piece(self, piece: re.Match[str], resolve: Resolve) -> None:
         if piece[0].startswith("/"):

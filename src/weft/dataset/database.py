@@ -6,6 +6,7 @@
 import asyncio
 import hashlib
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
@@ -41,6 +42,7 @@ Progress = Callable[[int, int], None]
 
 # It is part of the file's name: a version that stores other columns starts a new file.
 DATASET_VERSION: Final = 1
+_FILE_NAME: Final = re.compile(r"dataset-[0-9a-f]{16}\.v([0-9]{1,9})\.db(?:-journal|-wal|-shm)?")
 IN_MEMORY: Final = ":memory:"
 CANNOT_WRITE: Final = ("readonly", "unable to open", "disk I/O error", "disk is full")
 MAX_BLAME_RESULTS: Final = 2000
@@ -232,6 +234,19 @@ class Dataset:
         # SQLite would make it readable for everybody, and sessions are private.
         if not os.path.exists(self._path):
             os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600))
+            _remove_other_versions(self._path)
+
+
+def _remove_other_versions(path: str) -> None:
+    """Remove the files of other versions from the directory of a new one. Whoever still has one of them open can go on."""
+    directory, name = os.path.split(path)
+    if not _FILE_NAME.fullmatch(name):
+        return
+    for other in sorted(os.listdir(directory)):  # each database before what SQLite keeps beside it
+        found = _FILE_NAME.fullmatch(other)
+        if found is not None and int(found[1]) != DATASET_VERSION:
+            with suppress(OSError):
+                os.unlink(os.path.join(directory, other))
 
 
 def _prepare(path: str) -> sqlite3.Connection:

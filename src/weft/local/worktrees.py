@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from weft.host.now import now
 from weft.host.paths import Paths, paths_from
 from weft.host.processes import OnOutput, ProcessCommand, run_command, tool_environment
 from weft.local.reader import SessionReader
+from weft.model.ids import SessionID
 from weft.model.project import Place, is_within
 from weft.model.session import SessionInfo
 from weft.model.workspace import WorktreeInfo
@@ -32,6 +33,8 @@ from weft.worktree.repository import (
     get_repository,
     list_worktrees,
     lock_worktree,
+    open_new_worktree,
+    plan_worktree,
     read_state,
     to_slug,
 )
@@ -57,9 +60,49 @@ def enter_worktree(repository: WorktreeRepository, name: str | None) -> EnteredW
     found = find_worktree(repository, to_slug(name)) if name else None
     if found is not None:
         return EnteredWorktree(worktree=found, directory=get_directory_in(repository, found))
-    made = create_worktree(repository, name, os.urandom)
+    return _to_entered(repository, create_worktree(repository, name, os.urandom))
+
+
+def _to_entered(repository: WorktreeRepository, made: Worktree) -> EnteredWorktree:
     copy_trust(repository, made)
     return EnteredWorktree(worktree=made, directory=get_directory_in(repository, made), made=True)
+
+
+@contextmanager
+def open_worktree(
+    repository: WorktreeRepository,
+    name: str | None,
+    *,
+    find_session: Callable[[Worktree], SessionID | None] = lambda _: None,
+) -> Iterator[EnteredWorktree]:
+    """Enter a worktree as `enter_worktree` does, and use it exclusively.
+
+    A new one that was not worked in is removed if its use ends with a `WeftError`. `find_session` returns the session that
+    would continue in the worktree, for the error if another process uses it.
+    """
+    slug = to_slug(name or "")
+    found = find_worktree(repository, slug) if slug else None
+    if found is None and slug:
+        with lock_worktree(
+            repository, plan_worktree(repository, slug)
+        ):  # or another process is just making it
+            found = find_worktree(repository, slug)
+    if found is None:
+        with open_new_worktree(repository, name, os.urandom) as made:
+            entered = _to_entered(repository, made)
+            try:
+                find_session(made)
+                yield entered
+            except WeftError:
+                discard_unused(repository, entered)
+                raise
+        return
+    with lock_worktree(repository, found, session=find_session(found)):
+        if find_worktree(repository, found.name) is None:
+            raise ConflictError(
+                "worktree", found.name, "was removed a moment ago", hint="try again: that makes a new one"
+            )
+        yield EnteredWorktree(worktree=found, directory=get_directory_in(repository, found))
 
 
 def get_directory_in(repository: WorktreeRepository, worktree: Worktree) -> str:
@@ -140,7 +183,7 @@ def works_in(session: SessionInfo, worktree: Worktree) -> bool:
 
 
 def discard_unused(repository: WorktreeRepository, entered: EnteredWorktree) -> None:
-    """Remove a worktree that was just made and has no work in it."""
+    """Remove a worktree that was just made and has no work in it. Whoever made it still uses it exclusively."""
     if entered.made and not read_state(repository, entered.worktree).has_work:
         delete_worktree(repository, entered.worktree)
 

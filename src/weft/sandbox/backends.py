@@ -67,12 +67,19 @@ class SandboxSearch(Struct, frozen=True, kw_only=True):
 
 
 def find_sandbox(policy: SandboxPolicy, environment: Mapping[str, str]) -> SandboxSearch:
-    """Return the best sandbox that works here. This blocks: it runs a command that does nothing in each candidate."""
+    """Return the best sandbox that works here: bubblewrap, else Landlock.
+
+    This blocks: it runs a command that does nothing in each candidate, until one works.
+    """
     if not sys.platform.startswith("linux"):
         return SandboxSearch(why="there is none for this system yet")
-    searches = (_try_bubblewrap(policy, environment), _try_landlock(policy, environment))
-    found = next((each for each in searches if each.sandbox), None)
-    return found or SandboxSearch(why="; ".join(each.why for each in searches))
+    reasons: list[str] = []
+    for try_candidate in (_try_bubblewrap, _try_landlock):
+        found = try_candidate(policy, environment)
+        if found.sandbox is not None:
+            return found
+        reasons.append(found.why)
+    return SandboxSearch(why="; ".join(reasons))
 
 
 def _try_bubblewrap(policy: SandboxPolicy, environment: Mapping[str, str]) -> SandboxSearch:

@@ -137,25 +137,44 @@ def create_worktree(
     repository: WorktreeRepository, name: str | None, random: Callable[[int], bytes], *, commit: str = ""
 ) -> Worktree:
     """Create a worktree from a commit, or from the one that is checked out. Uncommitted changes are not included."""
+    with open_new_worktree(repository, name, random, commit=commit) as worktree:
+        return worktree
+
+
+@contextmanager
+def open_new_worktree(
+    repository: WorktreeRepository, name: str | None, random: Callable[[int], bytes], *, commit: str = ""
+) -> Iterator[Worktree]:
+    """Create a worktree as `create_worktree` does, and use it exclusively. Nobody else can have used it before."""
     if name is not None and not _SLUG.fullmatch(to_slug(name)):
         raise InvalidInputError(
             "--worktree", f"{name!r} does not name a worktree", hint="use letters and digits"
         )
     commit = commit or repository.checkouts.find_commit() or ""
     for candidate in _list_candidates(name, random):
-        worktree = Worktree(
-            name=candidate,
-            branch=f"{BRANCH_PREFIX}{candidate}",
-            directory=os.path.join(repository.home, candidate),
-        )
-        if os.path.lexists(worktree.directory) or repository.checkouts.find_commit(
-            f"refs/heads/{worktree.branch}"
-        ):
+        worktree = plan_worktree(repository, candidate)
+        if _exists(repository, worktree):
             continue
-        make_directory(repository.home)
-        repository.checkouts.add(worktree.directory, worktree.branch, commit)
-        return worktree
+        # Locked before it exists, so that nobody works in it, and nobody removes it.
+        with lock_worktree(repository, worktree):
+            if _exists(repository, worktree):
+                continue
+            make_directory(repository.home)
+            repository.checkouts.add(worktree.directory, worktree.branch, commit)
+            yield worktree
+            return
     raise ConflictError("worktree", name or "", "already exists, and so do similar names")
+
+
+def plan_worktree(repository: WorktreeRepository, name: str) -> Worktree:
+    """Return the worktree that has this name once it is made."""
+    directory = os.path.join(repository.home, name)
+    return Worktree(name=name, branch=f"{BRANCH_PREFIX}{name}", directory=directory)
+
+
+def _exists(repository: WorktreeRepository, worktree: Worktree) -> bool:
+    branch = f"refs/heads/{worktree.branch}"
+    return os.path.lexists(worktree.directory) or repository.checkouts.find_commit(branch) is not None
 
 
 def _list_candidates(name: str | None, random: Callable[[int], bytes]) -> Iterator[str]:

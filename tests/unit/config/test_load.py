@@ -333,6 +333,47 @@ def test_an_incomplete_entry_is_reported_for_the_layer_that_began_it(home: Any) 
     assert loaded.config.command == {}
 
 
+def test_an_incomplete_entry_is_reported_for_the_first_layer_of_which_anything_is_left(home: Any) -> None:
+    first = home.write(home.config / "config.json", '{"mcp": {"s": {"headers": {"a": "1"}, "oauth": {}}}}')
+    home.write(home.config / "opencode.json", '{"mcp": {"s": {"headers": {"b": "2"}}}}')
+    home.write(home.project / "opencode.json", '{"mcp": {"s": {"headers": {"a": "3"}}}}')
+    assert [str(error) for error in home.load().problems] == [f'{first}:1:10: mcp.s: "type" is missing']
+
+
+MANY = [
+    ("{%s}", '"unknown%d": 1', 120_000),
+    ("{%s}", '"unknown%d": "{env:USER}"', 60_000),
+    ('{"mcp": {%s}}', '"s%d": {"enabled": true}', 50_000),
+    ('{"tools": {%s}}', '"t%d": true', 60_000),
+    ('{"instructions": [%s]}', '"%d.md"', 120_000),
+]
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(("around", "entry", "count"), MANY, ids=[entry for _, entry, _ in MANY])
+def test_a_file_of_very_many_settings_is_read_in_linear_time(
+    home: Any, around: str, entry: str, count: int
+) -> None:
+    home.write(home.project / "opencode.json", around % ",\n".join(entry % number for number in range(count)))
+    loaded = home.load()
+    assert loaded.problems == ()
+    assert len(loaded.warnings) == (count if "enabled" in entry or "unknown" in entry else 0)
+
+
+@pytest.mark.timeout(30)
+def test_very_many_settings_in_two_files_have_the_origin_of_the_stronger_one(home: Any) -> None:
+    rules = json.dumps({"permission": {f"p{number}": "ask" for number in range(50_000)}})
+    for directory in (home.config, home.project):
+        home.write(directory / "opencode.json", rules)
+    assert home.load().origins[("permission", "p7")].kind == "project"
+
+
+def test_only_the_first_thousand_mistakes_get_a_suggestion(home: Any) -> None:
+    home.write(home.project / "opencode.json", json.dumps({f"modle{number}": 1 for number in range(1001)}))
+    reported = [(error.key, error.near) for error in home.load().warnings]
+    assert reported == [(f"modle{number}", "mode" if number < 1000 else "") for number in range(1001)]
+
+
 def test_the_origin_of_every_setting_is_recorded(home: Any) -> None:
     mine = home.write(
         home.config / "opencode.json", '{"model": "a/b", "agent": {"x": {"prompt": "p", "steps": 1}}}'

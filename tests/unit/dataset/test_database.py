@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.dataset.database import DATASET_VERSION, Dataset, DecimalSum
+from weft.dataset.database import DATASET_VERSION, Dataset, DecimalSum, dataset_path
 from weft.dataset.query import run_query
 from weft.dataset.tables import TABLES, list_columns
 from weft.errors import InvalidInputError
@@ -98,6 +98,40 @@ def test_a_damaged_file_is_replaced(dataset: Dataset, tmp_path: Path) -> None:
     dataset.put_session(make_session(1), [])
     assert ask(dataset, "select count(*) from sessions") == ((1,),)
     assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_new_file_replaces_those_of_other_versions_and_nothing_else(tmp_path: Path) -> None:
+    path = Path(dataset_path(str(tmp_path), "store"))
+    other = Path(dataset_path(str(tmp_path), "other store"))
+    path.parent.mkdir()
+    version = f".v{DATASET_VERSION}.db"
+    outdated = [
+        Path(str(each).removesuffix(version) + f".v{number}.db{suffix}")
+        for each in (path, other)
+        for number in (0, DATASET_VERSION + 1)
+        for suffix in ("", "-journal", "-wal", "-shm")
+    ]
+    foreign = [path.with_name(name) for name in ("dataset-mine.v0.db", f"{path.name}.v0.db.txt", "notes.db")]
+    directory = path.with_name("dataset-0123456789abcdef.v0.db")
+    directory.mkdir()
+    for each in [*outdated, *foreign, other]:
+        each.touch()
+    for _ in range(2):
+        with closing(Dataset(str(path))) as dataset:
+            assert ask(dataset, "SELECT id FROM sessions") == ()
+        journal = Path(f"{path}-journal")
+        assert sorted(path.parent.iterdir()) == sorted([path, journal, other, directory, *foreign])
+
+
+def test_a_file_that_is_there_leaves_those_of_other_versions_alone(tmp_path: Path) -> None:
+    path = Path(dataset_path(str(tmp_path), "store"))
+    with closing(Dataset(str(path))) as dataset:
+        ask(dataset, "SELECT id FROM sessions")
+    newer = path.with_name(path.name.replace(f".v{DATASET_VERSION}.", f".v{DATASET_VERSION + 1}."))
+    newer.touch()
+    with closing(Dataset(str(path))) as dataset:
+        ask(dataset, "SELECT id FROM sessions")
+    assert newer.exists()
 
 
 def test_queries_work_without_a_cache_file_if_it_cannot_be_created(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from weft.errors import NotFoundError, ToolError
 from weft.host.clock import Clock
+from weft.host.files import hold_lock
 from weft.host.processes import ProcessCommand, ProcessOutput, run_command
 from weft.host.tasks import open_tasks, run_to_completion
 from weft.model.display import format_count
@@ -62,9 +63,21 @@ def write_record(directory: str, job: Job) -> JobRecord:
     """Write and lock the record of a job. This blocks."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     path = os.path.join(directory, f"{job.session_id}.{job.id}.json")
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    os.write(fd, encode(job))
+    new = os.path.join(directory, "record.new")
+    with hold_lock(os.path.join(directory, "lock")):
+        with suppress(FileNotFoundError):
+            os.unlink(new)  # whoever left it is dead: it held the lock of the directory
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            os.write(fd, encode(job))
+            # It gets its name when it is locked: `list_running` takes a record that nobody holds for that of a dead process.
+            os.rename(new, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(new)
+            os.close(fd)
+            raise
     return JobRecord(path=path, fd=fd)
 
 
