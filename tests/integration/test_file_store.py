@@ -287,14 +287,9 @@ class WatchedDisk(Disk):
 
     def __init__(self) -> None:
         self.flushed: set[str] = set()
-        self._temps: dict[str, bool] = {}
-
-    def prepare(self, temp: str, raw: bytes, *, flush: bool = False) -> None:
-        self._temps[temp] = flush
-        super().prepare(temp, raw, flush=flush)
 
     def move(self, source: str, target: str) -> list[str]:
-        if self._temps.get(source):
+        if source in self.flushed:
             self.flushed.add(target)
         return super().move(source, target)
 

@@ -86,10 +86,11 @@ class BatchWriter:
         asides = [self._layout.absolute(step.source) for step in steps if step.way == "in"]
         note: WriteAheadNote | None = None
         try:
-            flushed: set[str] = set() if flush else self._list_replacing(steps, locks)
-            self._prepare(contents, flush=flush, flushed=flushed)
+            is_atomic = _is_atomic(plan, steps, locks)
+            flushed = set(contents) if flush else self._list_replacing(steps, locks)
+            self._prepare(contents, flushed, whole=flush, noted=flush and not is_atomic)
             before: dict[str, bytes | None] = {}
-            if not _is_atomic(plan, steps, locks):
+            if not is_atomic:
                 before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
                 appends = tuple(self._chains.to_append(entry) for entry in entries)
                 note = self._write_note(steps, appends, locks, flush=flush)
@@ -141,21 +142,24 @@ class BatchWriter:
             and os.path.lexists(self._layout.absolute(step.target))
         }
 
-    def _prepare(self, contents: dict[str, bytes], *, flush: bool, flushed: set[str]) -> None:
-        """Write temporary files. Flush all of them or only some."""
+    def _prepare(self, contents: dict[str, bytes], flushed: set[str], *, whole: bool, noted: bool) -> None:
+        """Write temporary files, and flush those of `flushed`.
+
+        `whole` also flushes the new directories that hold some of them, and `noted` the one that holds the others: a note that is
+        on the disk itself must not name files that are not.
+        """
         if len(contents) > FLUSH_ALL_FROM:
             self._disk.prepare_many(list(contents.items()))
-            if flush:
-                self._disk.flush_all()
-            else:
-                self._flush(flushed)
+        else:
+            for temp, raw in contents.items():
+                self._disk.prepare(temp, raw)
+        if len(flushed) > FLUSH_ALL_FROM:
+            self._disk.flush_all()
             return
-        for temp, raw in contents.items():
-            self._disk.prepare(temp, raw, flush=flush or temp in flushed)
-        if flush:
-            self._flush(
-                os.path.dirname(temp) for temp in contents if "/" in temp[len(self._layout.temps) + 1 :]
-            )
+        directories = {os.path.dirname(temp) for temp in contents} - {self._layout.temps} if whole else set()
+        if noted:
+            directories.add(self._layout.temps)
+        self._flush([*(temp for temp in contents if temp in flushed), *sorted(directories)])
 
     def _to_steps(self, plan: WritePlan, locks: tuple[str, ...]) -> tuple[list[RenameStep], dict[str, bytes]]:
         """Return the renames that make up the plan, and the contents of the temporary files they need."""
@@ -192,7 +196,6 @@ class BatchWriter:
                 self._disk.prepare(path, encode_note(NotePointer(see=locks[0])), flush=flush)
             self._disk.prepare(first, encode_note(note), flush=flush)
             if flush:
-                self._disk.flush(self._layout.temps)
                 self._disk.flush(self._layout.notes)
         except OSError:
             self._take_back_note((first, *others))
@@ -252,8 +255,7 @@ class BatchWriter:
             self._disk.move(f"{source}.old", target)
 
     def _flush(self, paths: Iterable[str]) -> None:
-        for path in dict.fromkeys(paths):
-            self._disk.flush(path)
+        self._disk.flush_many(list(dict.fromkeys(paths)))
 
     def _tidy(self, plan: WritePlan) -> None:
         """Remove files without effect and empty directories. Failures are ignored."""
