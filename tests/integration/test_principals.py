@@ -238,7 +238,8 @@ def test_tokens_are_managed_over_http(file_team: TeamServer) -> None:
         assert admin.request("DELETE", "/weft/token/root", params={"force": "true"}).json() == root["token"]
         changed = admin.patch("/weft/principal/ada", json={"limits": {"sessions": 2}}).json()
         assert changed == {"name": "ada", "directories": [str(file_team.root)], "limits": {"sessions": 2}}
-        assert admin.patch("/weft/principal/eve", json={}).status_code == 400
+        assert admin.patch("/weft/principal/eve", json={}).status_code == 404
+        assert admin.request("DELETE", "/weft/token/eve").status_code == 404
         assert admin.request("DELETE", "/weft/token/ada").status_code == 200
         assert admin.get("/weft/token").json() == {"tokens": [], "principals": []}
 

@@ -262,7 +262,7 @@ async def test_a_bundle_of_a_session_that_was_imported_again_is_left_alone_in_a_
     result = await migrate(source, target, dry_run=dry_run)
     (kept,) = result.kept
     assert (result.bundles, kept) == (0, f"bundle {NOW}-ses_trashed in the trash")
-    assert explain_kept(kept) == "a session of it is not in the trash there"
+    assert explain_kept(kept) == "one of its sessions is no longer in the trash"
 
 
 async def test_a_log_that_continued_is_extended() -> None:

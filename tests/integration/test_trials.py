@@ -136,7 +136,7 @@ async def test_trials_are_compared_and_one_is_adopted_and_undone(harness: TrialH
     undone = await harness.api.trials.undo_adoption()
     assert [each.path for each in undone.paths] == ["by-5.txt", "loom.py"]
     assert harness.files() == before | {"mine.txt": "my own, later\n"}
-    with pytest.raises(NotFoundError, match="to undo"):
+    with pytest.raises(NotFoundError, match="there is no adoption to undo in"):
         await harness.api.trials.undo_adoption()
     again = await harness.api.trials.adopt(AdoptInput(picks=(Pick(session=other.session),)))
     assert again.paths == adopted.paths, "what was undone can be adopted again"

@@ -20,7 +20,7 @@ class TokenAdministration(Protocol):
     * `revoke` takes effect at once where it is called, and within a second on every other node; the last admin token is only
       revoked with `force`; a principal that has no token left loses its limits and directories, and keeps its sessions;
     * `change_principal` changes directories and limits;
-    * mistakes raise `InvalidInputError`.
+    * an unknown name raises `NotFoundError`, and any other mistake `InvalidInputError`.
     """
 
     async def create(self, input: TokenInput) -> NewToken: ...

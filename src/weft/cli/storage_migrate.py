@@ -100,9 +100,9 @@ def _print_migration(migration: Migration, *, dry_run: bool) -> None:
     others = (
         format_count(count, name)
         for count, name in (
-            (migration.values, "value"),
-            (migration.lines, "line"),
-            (migration.bundles, "bundle"),
+            (migration.values, "record"),
+            (migration.lines, "log line"),
+            (migration.bundles, "removal"),
         )
         if count
     )

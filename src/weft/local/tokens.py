@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from weft.errors import InvalidInputError
+from weft.errors import InvalidInputError, NotFoundError
 from weft.model.principal import (
     ADMINISTRATOR,
     Caller,
@@ -107,9 +107,7 @@ class TokenStore:
         def apply(stored: StoredTokens) -> StoredTokens:
             present = next((each for each in stored.principals if each.name == name), None)
             if present is None:
-                raise InvalidInputError(
-                    "principal", f"there is no principal {name[:80]!r}", hint="weft token list shows them"
-                )
+                raise NotFoundError("principal", name[:80], hint="weft token list shows them")
             directories, limits, workspaces = change.directories, change.limits, change.workspaces
             changed = replace(
                 present,

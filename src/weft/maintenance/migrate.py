@@ -231,7 +231,7 @@ class RecordCopier:
 def explain_kept(name: str) -> str:
     """Return why a record that `Migration.kept` names was left alone."""
     return (
-        "a session of it is not in the trash there"
+        "one of its sessions is no longer in the trash"
         if name.startswith(BUNDLE_PREFIX)
         else "the target has another one"
     )

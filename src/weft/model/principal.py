@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from weft.errors import InvalidInputError
+from weft.errors import InvalidInputError, NotFoundError
 from weft.model.wire import Wire, always
 
 TokenScope = Literal["read", "run", "admin"]
@@ -200,10 +200,13 @@ def check_token_input(input: TokenInput, known: PrincipalTokens, now: int) -> Pr
 
 
 def check_revocable(name: str, known: PrincipalTokens, now: int) -> Token:
-    """Return the token of a name. Raise `InvalidInputError` if it is the last that administers the others."""
+    """Return the token of a name.
+
+    Raise `NotFoundError` if there is none, `InvalidInputError` if it is the last that administers the others.
+    """
     token = next((each for each in known.tokens if name in (each.name, each.id)), None)
     if token is None:
-        raise InvalidInputError("name", f"there is no token {name[:80]!r}", hint="weft token list shows them")
+        raise NotFoundError("token", name[:80], hint="weft token list shows them")
     admins = [each for each in known.tokens if each.scope == "admin" and not each.is_expired(now)]
     if admins == [token] and len(known.tokens) > 1:
         raise InvalidInputError(

@@ -120,7 +120,7 @@ class Script:
         return self._call("also_calls", tool, arguments)
 
     def uses(self, *, input: int = 0, output: int = 0) -> Self:
-        """Count these tokens for the response, and end it."""
+        """Count these tokens for the response before this, and end that response."""
         usage = Usage(input=input, output=output)
         reason: FinishReason = "tool-calls" if self._has_calls() else "stop"
         self._add(End(reason=reason, usage=usage))
@@ -280,7 +280,7 @@ class FunctionModel:
     """A model whose responses a function makes. Pass it as `model=`.
 
     def model(conversation: ModelConversation) -> Reply:
-        return call("list") if not conversation.results else "There are files."
+        return call("glob", pattern="*") if not conversation.results else "There are files."
     """
 
     def __init__(self, function: Callable[[ModelConversation], Reply], *, name: str = "function") -> None:

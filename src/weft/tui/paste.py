@@ -32,7 +32,7 @@ class Pastes:
             name = f"[image {len(self._images) + 1}: {os.path.basename(image)}]"
             self._images[name] = image
             return name
-        lines = text.count("\n") + 1
+        lines = text.count("\n") + (not text.endswith("\n"))
         if lines <= MAX_PASTE_LINES and len(text) <= MAX_PASTE_LENGTH:
             return text
         name = f"[paste {len(self._texts) + 1}: {format_count(lines, 'line')}]"

@@ -186,7 +186,7 @@ def undo_merge(repository: WorktreeRepository) -> MergeResult:
     git = repository.checkouts
     record = git.find_commit(UNDO_REF)
     if record is None:
-        raise NotFoundError("merge", "to undo", hint="weft adopt makes one")
+        raise NotFoundError("adoption to undo in", repository.top, hint="weft adopt ID makes one")
     merged, earlier = git.find_commit(f"{record}^1") or "", git.find_commit(f"{record}^2")
     # With untracked files: the merge may have added some.
     ours = git.capture(untracked=True)

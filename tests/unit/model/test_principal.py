@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from weft.errors import InvalidInputError
+from weft.errors import InvalidInputError, NotFoundError
 from weft.model.principal import (
     Principal,
     PrincipalLimits,
@@ -105,7 +105,7 @@ def test_the_last_administrator_is_not_revoked_by_mistake() -> None:
         check_revocable("weft_root", PrincipalTokens(tokens=(root, make_token("second", "admin"))), NOW)
         == root
     )
-    with pytest.raises(InvalidInputError, match="there is no token"):
+    with pytest.raises(NotFoundError, match="there is no token"):
         check_revocable("eve", alone, NOW)
 
 

@@ -16,6 +16,7 @@ def test_a_long_pasted_text_is_shown_by_name_and_sent_in_full() -> None:
     pastes, long = Pastes(), "\n".join(map(str, range(30)))
     assert pastes.fold("short\r\ntext") == "short\ntext"
     assert [pastes.fold(long), pastes.fold("x" * 2000)] == ["[paste 1: 30 lines]", "[paste 2: 1 line]"]
+    assert pastes.fold(f"{long}\n") == "[paste 3: 30 lines]"
     assert pastes.unfold("see [paste 1: 30 lines]!") == f"see {long}!"
     assert pastes.to_history("see [paste 1: 30 lines]!") == f"see {long}!"
 

@@ -21,10 +21,11 @@ from weft.tui.full.widgets import LineView
 from weft.tui.keys import ACTIONS, EDITING, KeyMap
 from weft.tui.overview import format_turn, to_turns
 from weft.tui.render import format_amount, squash
-from weft.tui.text import Line, wrap
+from weft.tui.text import Line, cut, wrap
 from weft.tui.transcript import to_copy
 from weft.tui.view import AnswerItem, Item
 
+MAX_PREVIEW_PROMPT: Final = 400
 BROWSE_KEYS: Final = (
     ("j k ↓ ↑", "select the next or the previous item"),
     ("Enter, z", "fold or unfold the item"),
@@ -457,17 +458,19 @@ class ScreenActions:
             raise InvalidInputError("session", "there is nothing to undo")
         text = next((turn.text for turn in to_turns(history) if turn.message == target), "")
         preview: RevertResult | None = None
+        problem = ""
         try:
             preview = await chat.api.revert(session.id, target, dry_run=True)
         except WeftError as error:
-            problem = str(error)
-            lines: list[Line] = [[("dim", f"what would happen to files is not known: {problem}")]]
-        else:
-            lines = to_preview(preview, session.directory)
+            problem = f"what would happen to files is not known: {error}"
         diffs = await chat.api.list_diff(session.id, message=target) if preview is not None else []
 
         def render(width: int) -> list[Line]:
-            head = wrap([("bold", squash(text)[:400])], width, first=[("ansigreen", "> ")], rest=[("", "  ")])
+            shown = cut([("bold", squash(text))], MAX_PREVIEW_PROMPT)
+            head = wrap(shown, width, first=[("ansigreen", "> ")], rest=[("", "  ")])
+            lines = (
+                to_preview(preview, session.directory, width) if preview else wrap([("dim", problem)], width)
+            )
             return [*head, [], *lines, [], *(render_diffs(diffs, width) if diffs else [])]
 
         if await self._app.ask(
@@ -517,19 +520,20 @@ def join_markdown(items: Iterable[Item]) -> str:
     return text
 
 
-def to_preview(result: RevertResult, directory: str) -> list[Line]:
+def to_preview(result: RevertResult, directory: str, width: int) -> list[Line]:
     """Return what an undo does to each file. Paths below the directory are relative to it."""
     styles = {"restored": "ansigreen", "removed": "ansired", "kept": "ansiyellow"}
-    lines: list[Line] = [
-        [
-            (styles.get(file.fate, "dim"), f"{file.fate:>10}  "),
-            ("", squash(file.file.removeprefix(directory.rstrip("/") + "/"))),
-            ("dim", f"  {squash(file.reason)}"),
-        ]
-        for file in result.files
-    ]
+    lines: list[Line] = []
+    for file in result.files:
+        path = squash(file.file.removeprefix(directory.rstrip("/") + "/"))
+        lines += wrap(
+            [("", path), ("dim", f"  {squash(file.reason)}")],
+            width,
+            first=[(styles.get(file.fate, "dim"), f"{file.fate:>10}  ")],
+            rest=[("", " " * 12)],
+        )
     if result.caution:
-        lines.append([("ansiyellow", squash(result.caution))])
+        lines += wrap([("ansiyellow", squash(result.caution))], width)
     return lines or [[("dim", "no file changes")]]
 
 
