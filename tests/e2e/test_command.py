@@ -255,7 +255,6 @@ def test_history_can_be_read_with_a_broken_configuration(shell: Shell) -> None:
         (["session", "list", "--dir", "greet.py"], 2, "greet.py", ""),
         (["session", "list", "--store", "nosuch:x"], 2, "is not a store that can be read", "WEFT_STORE"),
         (["session", "list", "--store", "nosuch"], 2, "there is no store at", "a new store is made by weft run"),
-        (["session", "list", "-n", "0"], 0, "-n 0 lists nothing", "leave it out"),
         (["run", "-m", "scripted/demo", "--json-schema", '{"type": "objec"}', "hello"], 2, "--json-schema: not a JSON schema", "or name a file"),
         (["run", "-m", "scripted/demo", "--record", "/nowhere/tape", "hello"], 2, "cannot write /nowhere/tape", "a new file"),
         (["run", "-m", "scripted/demo", "--replay", "nothing", "hello"], 2, "cannot read nothing", "weft run --record"),

@@ -77,8 +77,6 @@ def list_sessions(args: argparse.Namespace) -> int:
 
 def explain_empty_list(args: argparse.Namespace) -> str:
     """Return why no session is listed, and what to do about it."""
-    if args.max_count == 0:
-        return "-n 0 lists nothing: leave it out to list all sessions"
     if args.search or args.tag or args.archived:
         elsewhere = "" if args.all else "; --all searches every project"
         return f"no session matches{elsewhere}"
