@@ -43,7 +43,7 @@ _DANGEROUS_CODE: Final = re.compile(
 _IMPORTED_MODULE: Final = re.compile(r"""\b(from|import)\s*(["'])(?:node:)?([\w/]+)\2""")
 # With these, code of Perl or Ruby changes which files it reads, or changes them.
 _ARGUMENT_LIST: Final = re.compile(
-    r"[@*]ARGV\b|\$\^I\b|\$ARGV\[[^]]*\]\s*=(?!=)|\bARGV\s*(?:<<|\.(?:push|append|unshift|prepend|insert|replace|concat)\b|\[[^]]*\]\s*=(?!=))"
+    r"@ARGV\s*\)?\s*=(?![=~])|\b(?:push|unshift|splice)\W{0,3}@ARGV\b|\*ARGV\b|::ARGV\b|\$\^I\b|\$ARGV\[[^]]*\]\s*=(?!=)|\bARGV\s*(?:<<|\.(?:push|append|unshift|prepend|insert|replace|concat)\b|\[[^]]*\]\s*=(?!=))"
 )
 _SHELL_CALL: Final = re.compile(r"`|%x\s*\W|\bqx\b|<\s*\$?\w*\s*>|\|\s*-?['\"]")
 
