@@ -37,6 +37,7 @@ SMALL_FOR_A_REASON = {
     "testing/pytest_plugin.py": "found by pytest",
     "testing/replay.py": "offered to users",
     "tool/grep_scan.py": "run as a script",
+    "tool/shell/program/inspection.py": "one module for each kind of program",
 }
 # Functions that only tests call, and why they are part of the source.
 USED_BY_TESTS = {

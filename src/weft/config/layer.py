@@ -1,7 +1,9 @@
 """Configuration layers: the settings of one source, how layers are merged, and where each setting came from."""
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
@@ -90,7 +92,7 @@ def make_layer(
 def read_text(path: str) -> str | None:
     """Return the text of a file, or None if it does not exist. Raise `ConfigError` if it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             raw = file.read(MAX_CONFIG_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -105,6 +107,18 @@ def read_text(path: str) -> str | None:
         line = raw.count(b"\n", 0, error.start) + 1
         # Not `from error`: it holds the content of the file.
         raise ConfigError(path, "not UTF-8 text", at=(line, 0)) from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file. A pipe or a terminal would wait for whoever writes to it, so it is refused unless a person named it (`/dev/fd/63`)."""
+    if path.startswith(("/dev/", "/proc/")):
+        return os.open(path, flags)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a pipe or a device")
+    return descriptor
 
 
 def tools_to_permission(tools: Mapping[str, bool]) -> dict[str, Any]:

@@ -552,3 +552,28 @@ def test_a_float_without_a_fraction_is_an_integer(home: Any) -> None:
     home.write(home.project / "opencode.json", '{"agent": {"build": {"steps": 3.0}}, "subagent_depth": 0.0}')
     loaded = home.load()
     assert (loaded.problems, loaded.config.agent["build"].steps, loaded.config.subagent_depth) == ((), 3, 0)
+
+
+@pytest.mark.parametrize("name", ["opencode.json", ".opencode/agent/x.md"])
+@pytest.mark.parametrize("kind", ["pipe", "link to a device"])
+def test_a_pipe_or_a_device_is_a_problem_and_nobody_waits_for_it(home: Any, name: str, kind: str) -> None:
+    path = home.project / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    (problem,) = home.load().problems
+    assert problem.path == str(path)
+    assert "it is a pipe or a device" in str(problem)
+
+
+def test_a_person_may_name_a_pipe_as_the_configuration(home: Any) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b'{"theme": "piped"}')
+    os.close(writing)
+    try:
+        loaded = home.with_env({"OPENCODE_CONFIG": f"/dev/fd/{reading}"}).load()
+    finally:
+        os.close(reading)
+    assert loaded.config.theme == "piped"

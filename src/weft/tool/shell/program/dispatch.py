@@ -20,6 +20,7 @@ from weft.tool.shell.program.files import (
     examine_zip,
 )
 from weft.tool.shell.program.git import examine_git
+from weft.tool.shell.program.inspection import examine_ldd, examine_ps
 from weft.tool.shell.program.interpreters import examine_interpreter
 from weft.tool.shell.program.network import (
     examine_container,
@@ -27,12 +28,13 @@ from weft.tool.shell.program.network import (
     examine_database_client,
     examine_netcat,
     examine_rsync,
+    examine_scp,
     examine_sftp,
     examine_socat,
     examine_sqlite,
     examine_wget,
 )
-from weft.tool.shell.program.stream import examine_awk, examine_dd, examine_jq, examine_sed
+from weft.tool.shell.program.stream import examine_awk, examine_dd, examine_jq, examine_sed, examine_yq
 from weft.tool.shell.program.table import (
     PROGRAMS,
     asks_for_help,
@@ -51,21 +53,25 @@ _EXAMINERS: Final[dict[str, Examine]] = {
     **dict.fromkeys(("sed", "gsed"), examine_sed),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), examine_awk),
     **dict.fromkeys(("jq", "gojq", "jaq"), examine_jq),
+    "yq": examine_yq,
     "dd": examine_dd,
     **dict.fromkeys(("tar", "gtar", "bsdtar"), examine_tar),
-    "zip": examine_zip,
     "unzip": examine_unzip,
     "curl": examine_curl,
     "wget": examine_wget,
-    **dict.fromkeys(("rsync", "scp"), examine_rsync),
+    "rsync": examine_rsync,
+    "scp": examine_scp,
     **dict.fromkeys(("nc", "ncat", "netcat"), examine_netcat),
     "socat": examine_socat,
     **dict.fromkeys(("make", "gmake"), examine_make),
+    "ps": examine_ps,
+    "ldd": examine_ldd,
 }
 _INPUT_EXAMINERS: Final[dict[str, ExamineWithInput]] = {
     **dict.fromkeys(("vim", "vi", "nvim", "view", "ex", "ed", "gvim", "vimdiff"), examine_vim),
     **dict.fromkeys(("emacs", "emacsclient"), examine_emacs),
     **dict.fromkeys(("cpio", "pax", "bsdcpio"), examine_cpio),
+    "zip": examine_zip,
     "sftp": examine_sftp,
     "sqlite3": examine_sqlite,
 }

@@ -15,7 +15,7 @@ from weft.tool.shell.arguments import (
     unknown_field,
 )
 from weft.tool.shell.program.effects import Inner, InnerAssignment, InnerCommand, ProgramEffects
-from weft.tool.shell.program.output import find_listing
+from weft.tool.shell.program.output import find_listing, skip_find_options
 from weft.tool.shell.state import ShellState, StreamContent
 
 _REMOTE_PATH: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]+:")
@@ -23,7 +23,10 @@ _RUNNING_OPTION: Final = re.compile("command|program|action|script")
 _TAR_VALUE_OPTIONS: Final = split_names(
     "-f -C -T -X -b -g -I -F --file --directory --files-from --exclude-from --to-command --use-compress-program"
     " --checkpoint-action --info-script --new-volume-script --rsh-command --rmt-command --exclude --transform"
-    " --strip-components --one-top-level"
+    " --strip-components --add-file --index-file --listed-incremental --volno-file --label --newer --after-date --newer-mtime"
+    " --tape-length --format --starting-file --owner --group --mode --mtime --sort --level --blocking-factor --record-size"
+    " --pax-option --suffix --owner-map --group-map --exclude-tag --exclude-tag-all --exclude-tag-under --exclude-ignore"
+    " --exclude-ignore-recursive --quoting-style --quote-chars --set-mtime-command -g -V -K -N -L -H"
 )
 _ZIP_VALUE_OPTIONS: Final = split_names("-x -i -b -n -t -TT --unzip-command")
 _EXTRACT_OPTIONS: Final = ("-x", "--extract", "--get")
@@ -38,8 +41,11 @@ def examine_tar(arguments: Fields, state: ShellState) -> ProgramEffects:
             state.mark_unclear(
                 f"tar {option} {value.text if value else ''}", "an option of tar runs a program"
             )
-    for field in parsed.values("-T", "-X", "--files-from", "--exclude-from"):
+    for field in parsed.values("-T", "-X", "--files-from", "--exclude-from", "--add-file"):
         state.touch(field, "read")
+    written = parsed.values("-g", "--listed-incremental", "--index-file", "--volno-file")
+    for field in written:
+        state.touch(field, "write")
     lists, extracts = parsed.has("-t", "--list"), parsed.has(*_EXTRACT_OPTIONS)
     for field in parsed.values("-f", "--file"):
         if not _REMOTE_PATH.match(field.text):
@@ -48,14 +54,16 @@ def examine_tar(arguments: Fields, state: ShellState) -> ProgramEffects:
         _touch_unpacked(parsed.values("-C", "--directory", "--one-top-level"), state)
     elif not lists:
         _touch_packed(parsed, state)
-    return ProgramEffects(may_write=not lists)
+    return ProgramEffects(may_write=bool(written) or not lists)
 
 
 def _touch_packed(parsed: ParsedArguments, state: ShellState) -> None:
     for directory in parsed.values("-C", "--directory"):
         state.touch_all(directory, "read")
     for field in parsed.words:
-        state.touch_all(field, "read", links=parsed.has("-h", "--dereference"))
+        # bsdtar adds the content of an archive for `@archive`.
+        packed = field.ending(field.text[1:]) if field.text.startswith("@") else field
+        state.touch_all(packed, "read", links=parsed.has("-h", "--dereference"))
     if parsed.has("-T", "--files-from"):
         state.touch(unknown_field("files named in a list"), "read")
 
@@ -67,7 +75,7 @@ def _touch_unpacked(into: list[Field], state: ShellState) -> None:
         state.touch_below(*(state.cwds or ()))
 
 
-def examine_zip(arguments: Fields, state: ShellState) -> ProgramEffects:
+def examine_zip(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
     parsed = parse_arguments(arguments, _ZIP_VALUE_OPTIONS)
     for field in parsed.values("-TT", "--unzip-command"):
         state.mark_unclear(f"zip -TT {field.text}", "an option of zip runs a program")
@@ -75,6 +83,10 @@ def examine_zip(arguments: Fields, state: ShellState) -> ProgramEffects:
         state.touch(field, "write")
     for field in parsed.words[1:]:
         state.touch_all(field, "read", links=not parsed.has("-y", "--symlinks"))
+    if stdin is not None and (
+        parsed.has("-@", "--names-stdin") or "-@" in (field.text for field in arguments)
+    ):
+        _touch_named_files(stdin, state)
     return ProgramEffects(may_write=True)
 
 
@@ -123,11 +135,11 @@ _FIND_EXEC_OPTIONS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
 def examine_find(arguments: Fields, state: ShellState) -> ProgramEffects:
+    arguments = skip_find_options(arguments)
     for field in arguments:
-        if field.text.startswith(("-", "(", "!")) and field.text not in ("-H", "-L", "-P"):
+        if field.text.startswith(("-", "(", "!")):
             break
-        if field.text not in ("-H", "-L", "-P"):
-            state.touch(field, "look")
+        state.touch(field, "look")
     texts = [field.text for field in arguments]
     _mark_unknown_tests(arguments, state)
     _mark_execdir(arguments, state)
@@ -237,27 +249,47 @@ def _substitute_name(field: Field, found_file: Field) -> Field:
     return unknown_field(field.text) if "{}" in field.text else field
 
 
-_FD_VALUE_OPTIONS: Final = split_names("-e -t -d -E --extension --type --max-depth --exclude")
+_FD_VALUE_OPTIONS: Final = split_names(
+    "-e -t -d -E -S -o -c -j -C --extension --type --max-depth --exclude --base-directory --search-path --ignore-file --size --owner"
+    " --changed-within --changed-before --color --threads --min-depth --exact-depth --max-results --format --path-separator"
+)
+# The command may be in the same word: `-xcat`, `-Hxcat`, `--exec=cat`.
+_FD_COMMAND: Final = re.compile(
+    r"(?P<flags>-[HIuLasplFigq0-9]*)(?P<short>[xX])(?P<command>.+)|(?P<long>--exec(?:-batch)?)=(?P<value>.+)",
+    re.DOTALL,
+)
 
 
 def examine_fd(arguments: Fields, state: ShellState) -> ProgramEffects:
+    arguments = tuple(part for field in arguments for part in _split_fd_command(field))
     texts = [field.text for field in arguments]
     command_start = next(
         (index for index, text in enumerate(texts) if text in ("-x", "-X", "--exec", "--exec-batch")),
         len(arguments),
     )
     parsed = parse_arguments(arguments[:command_start], _FD_VALUE_OPTIONS)
-    for field in parsed.words[1:]:
+    directories = (*parsed.words[1:], *parsed.values("-C", "--base-directory", "--search-path"))
+    for field in directories:
         state.touch(field, "look")
-    roots = (
-        tuple(root for field in parsed.words[1:] for root in state.resolve_roots(field)) or state.cwds or ()
-    )
+    for field in parsed.values("--ignore-file"):
+        state.touch(field, "read")
+    roots = tuple(root for field in directories for root in state.resolve_roots(field)) or state.cwds or ()
     hidden = parsed.has("-H", "-I", "-u", "--hidden")
     found_file = Field(mark_unknown("{}"), listing=FileListing(roots=roots, hidden=hidden))
     command = tuple(_substitute_name(field, found_file) for field in arguments[command_start + 1 :])
     if command and not any("{}" in text for text in texts):
         command = (*command, found_file)
     return ProgramEffects(inner=(InnerCommand(fields=command),) if command else ())
+
+
+def _split_fd_command(field: Field) -> tuple[Field, ...]:
+    match = _FD_COMMAND.fullmatch(field.text)
+    if match is None:
+        return (field,)
+    if match["long"]:
+        return (Field(match["long"]), field.ending(match["value"]))
+    flags = (Field(match["flags"]),) if match["flags"] != "-" else ()
+    return (*flags, Field(f"-{match['short']}"), field.ending(match["command"]))
 
 
 _MAKE_VALUE_OPTIONS: Final = split_names(

@@ -26,7 +26,7 @@ _HARMLESS_SETTING: Final = re.compile(
     r"|tag\.gpgsign|pull\.\w+|push\.\w+|fetch\.\w+|rebase\.(?:autosquash|autostash)|merge\.(?:ff|conflictstyle|renamelimit)"
     r"|diff\.(?:renames|renamelimit|algorithm|context|noprefix|mnemonicprefix|colormoved)|log\.\w+|status\.\w+|branch\.\w+"
     r"|safe\.directory|http\.(?:postbuffer|lowspeedlimit|lowspeedtime|version)|gc\.\w+|pack\.\w+|index\.\w+|column\.\w+"
-    r"|grep\.(?!.*command)\w+|rerere\.\w+|submodule\.(?:recurse|fetchjobs)|blame\.\w+|format\.pretty|versionsort\.\w+)"
+    r"|grep\.(?!.*command|fallbacktonoindex)\w+|rerere\.\w+|submodule\.(?:recurse|fetchjobs)|blame\.(?!ignorerevsfile)\w+|format\.pretty|versionsort\.\w+)"
 )
 _READ_ONLY_SUBCOMMAND_NAMES = """
 status log diff show blame annotate grep ls-files ls-tree ls-remote rev-parse rev-list cat-file describe shortlog
@@ -62,8 +62,14 @@ _VALUE_OPTIONS: Final = split_names(
     " --open-files-in-pager --template --separate-git-dir -d -b --tree-filter --index-filter --msg-filter --env-filter"
     " --setup --commit-filter --parent-filter --tag-name-filter --subdirectory-filter --strategy --author --date --since"
     " --until --after --before --grep --format --pretty --max-count --reference --contents --signature-file"
-    " --pathspec-from-file"
+    " --pathspec-from-file --ignore-revs-file --add-file --import-marks --import-marks-if-exists --export-marks"
 )
+# The same for some subcommands alone.
+_OWN_VALUE_OPTIONS: Final = {
+    "clone": split_names("-u -c --config"),
+    "commit": split_names("-t -C -c"),
+    **dict.fromkeys(("log", "show", "whatchanged", "blame", "annotate"), frozenset({"-L"})),
+}
 # Options whose value is run as a script.
 _COMMAND_OPTIONS: Final = ("--exec", "-x", "--extcmd", "--upload-pack", "--receive-pack", "--setup")
 # Subcommands that change the files in the checkout that they are given by name.
@@ -76,7 +82,23 @@ _READING_SUBCOMMANDS: Final = split_names(
     " mailsplit merge-file interpret-trailers"
 )
 # Options whose value is a file that is shown; git quotes every line of a list of paths that names none.
-_READING_OPTIONS: Final = ("--contents", "--signature-file", "--pathspec-from-file")
+_READING_OPTIONS: Final = (
+    "--contents",
+    "--signature-file",
+    "--pathspec-from-file",
+    "--ignore-revs-file",
+    "--add-file",
+    "--import-marks",
+    "--import-marks-if-exists",
+)
+# The same for some subcommands alone. Errors quote the lines of a file that is not what git expects.
+_READING_LETTERS: Final = {
+    "grep": ("-f",),
+    "config": ("-f",),
+    "blame": ("-S",),
+    "annotate": ("-S",),
+    "commit": ("-t", "--template"),
+}
 
 # Subcommands that run programs named in the settings.
 _RUNNING_SUBCOMMANDS: Final = split_names(
@@ -103,9 +125,7 @@ def examine_git(arguments: Fields, state: ShellState) -> ProgramEffects:
         # Rules name `git push`, not `git -C . push`, so judge it without the global options, too.
         return ProgramEffects(inner=(InnerCommand(fields=(Field("git"), *global_parsed.words)),))
     verb, verb_arguments = global_parsed.words[0].text, global_parsed.words[1:]
-    parsed = parse_arguments(
-        verb_arguments, _VALUE_OPTIONS | split_names("-u -c --config") if verb == "clone" else _VALUE_OPTIONS
-    )
+    parsed = parse_arguments(verb_arguments, _VALUE_OPTIONS | _OWN_VALUE_OPTIONS.get(verb, frozenset()))
     _examine_unknown(global_parsed.words, parsed, state)
     inner = _list_inner(verb, parsed, verb_arguments, state)
     _touch_files(verb, parsed, state)
@@ -211,10 +231,9 @@ def _touch_files(verb: str, parsed: ParsedArguments, state: ShellState) -> None:
         "--output", "--output-directory", *(["-o"] if verb in ("archive", "format-patch") else [])
     ):
         state.touch(field, "write")
-    for field in parsed.values(
-        "-F", "--file", *_READING_OPTIONS, *(["-f"] if verb in ("grep", "config") else [])
-    ):
+    for field in parsed.values("-F", "--file", *_READING_OPTIONS, *_READING_LETTERS.get(verb, ())):
         state.touch(field, "read")
+    _touch_shown(verb, parsed, state)
     if verb == "grep" and parsed.has("--no-index", "--untracked"):
         roots = tuple(root for field in parsed.words[1:] for root in state.resolve_roots(field))
         state.touch_tree(FileListing(roots=roots or state.cwds or ()), "read")
@@ -235,6 +254,19 @@ def _touch_files(verb: str, parsed: ParsedArguments, state: ShellState) -> None:
                 _touch_existing(field, state)
         case _:
             pass
+
+
+def _touch_shown(verb: str, parsed: ParsedArguments, state: ShellState) -> None:
+    """Note files of a subcommand's own options, and directories that it compares."""
+    for field in parsed.values("--export-marks"):
+        state.touch(field, "write")
+    for field in parsed.values("-L"):
+        # `git log -L 1,5:file` shows these lines; `git blame -L 1,5` names the file elsewhere.
+        if ":" in field.text:
+            state.touch(Field(field.text.rpartition(":")[2]), "read")
+    if verb == "diff" and parsed.has("--no-index"):
+        for field in parsed.words:
+            state.touch_all(field, "read")
 
 
 def _touch_repository(field: Field, state: ShellState) -> None:
@@ -260,7 +292,14 @@ def _touch_existing(field: Field, state: ShellState) -> None:
 
 def _only_reads(verb: str, parsed: ParsedArguments, arguments: Sequence[Field]) -> bool:
     if parsed.has(
-        "--output", "--output-directory", "--ext-diff", "--textconv", "-O", "--open-files-in-pager"
+        "--output",
+        "--output-directory",
+        "--ext-diff",
+        "--textconv",
+        "--filters",
+        "--lost-found",
+        "-O",
+        "--open-files-in-pager",
     ):
         return False
     if verb in _READ_ONLY_SUBCOMMANDS:

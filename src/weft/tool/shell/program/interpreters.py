@@ -1,6 +1,7 @@
 """Examine shells and interpreters: what they run from their command line or input."""
 
 import re
+import unicodedata
 from typing import Final
 
 from msgspec import Struct
@@ -31,9 +32,18 @@ fs child_process process\\.(?:binding|mainModule|dlopen) vm worker_threads Funct
 require unlink remove rename rmtree rmdir removedirs IO File FileUtils Dir Kernel Process Open3 Pathname Tempfile syscall
 qx readpipe glob sysopen opendir do\\s+shell shell_exec passthru proc_open popen fopen readfile include include_once
 require_once file_put_contents dofile loadfile loadstring package\\.loadlib
+posix _posixsubprocess _io breakpoint webbrowser ftplib smtplib telnetlib pkgutil imp
+symlink highlight_file show_source readgzfile gzfile parse_ini_file call_user_func SplFileObject fsockopen curl_init
+dbmopen __send__ public_send
 """
 _DANGEROUS_CODE: Final = re.compile(
-    rf"(?<![\w.])(?:{'|'.join(_DANGEROUS_NAMES.split())})\b|\bimport\s*\(|\.(?:system|popen|spawn|exec|constructor)\b"
+    rf"(?<![\w.])(?:{'|'.join(_DANGEROUS_NAMES.split())})\b|\bimport\s*\(|\.(?:open|getBuiltinModule|system|popen|spawn|exec|constructor)\b|(?<![\w.$])file\s*\("
+)
+# `import x from "fs"` and `import "fs"` name a module in a text.
+_IMPORTED_MODULE: Final = re.compile(r"""\b(from|import)\s*(["'])(?:node:)?([\w/]+)\2""")
+# With these, code of Perl or Ruby changes which files it reads, or changes them.
+_ARGUMENT_LIST: Final = re.compile(
+    r"@ARGV\s*\)?\s*=(?![=~])|\b(?:push|unshift|splice)\W{0,3}@ARGV\b|\*ARGV\b|::ARGV\b|\$\^I\b|\$ARGV\[[^]]*\]\s*=(?!=)|\bARGV\s*(?:<<|\.(?:push|append|unshift|prepend|insert|replace|concat)\b|\[[^]]*\]\s*=(?!=))"
 )
 _SHELL_CALL: Final = re.compile(r"`|%x\s*\W|\bqx\b|<\s*\$?\w*\s*>|\|\s*-?['\"]")
 
@@ -43,6 +53,8 @@ def examine_code(code: str, state: ShellState, *, backticks_run: bool = False) -
 
     Code that may do more is unclear. `backticks_run` means that backticks run programs in this language.
     """
+    # Python takes letters that look like others for these: `ｏpen`.
+    code = _IMPORTED_MODULE.sub(r"\1 \3 ", unicodedata.normalize("NFKC", code))
     for match in _OPEN_CALL.finditer(code):
         writes = (
             "write" in match[0].partition("(")[0]
@@ -57,7 +69,7 @@ def examine_code(code: str, state: ShellState, *, backticks_run: bool = False) -
         if _is_path(match[2], state):
             state.touch(Field(match[2]), "read")
     if _DANGEROUS_CODE.search(_STRING_LITERAL.sub('""', remaining)) or (
-        backticks_run and _SHELL_CALL.search(remaining)
+        backticks_run and (_SHELL_CALL.search(remaining) or _ARGUMENT_LIST.search(remaining))
     ):
         state.mark_unclear(code, _DANGEROUS_CODE_REASON)
 
@@ -92,7 +104,8 @@ class Interpreter(Struct, frozen=True, kw_only=True):
     """The options of an interpreter.
 
     The values of `code` options are code, those of `files` options are files that run first, those of `modules` options
-    are modules. `value_options` are all options that take a value, these included. `backticks_run` means that backticks
+    are modules, those of `writes` files or directories that are written, and those of `loads` names of modules
+    that code may follow. `value_options` are all options that take a value, these included. `backticks_run` means that backticks
     run programs.
     """
 
@@ -100,26 +113,42 @@ class Interpreter(Struct, frozen=True, kw_only=True):
     value_options: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    loads: frozenset[str] = frozenset()
     backticks_run: bool = False
 
 
 def _make_interpreter(
-    code: str, value_options: str = "", files: str = "", modules: str = "", *, backticks_run: bool = False
+    code: str,
+    value_options: str = "",
+    files: str = "",
+    modules: str = "",
+    *,
+    writes: str = "",
+    loads: str = "",
+    backticks_run: bool = False,
 ) -> Interpreter:
     return Interpreter(
         code=split_names(code),
-        value_options=split_names(f"{code} {value_options} {files} {modules}"),
+        value_options=split_names(f"{code} {value_options} {files} {modules} {writes} {loads}"),
         files=split_names(files),
         modules=split_names(modules),
+        writes=split_names(writes),
+        loads=split_names(loads),
         backticks_run=backticks_run,
     )
 
 
 _PYTHON: Final = _make_interpreter("-c", "-W -X", modules="-m")
-_PERL: Final = _make_interpreter("-e -E", "-I -M -m -x", backticks_run=True)
+_PERL: Final = _make_interpreter("-e -E", "-I", loads="-M -m", backticks_run=True)
 _RUBY: Final = _make_interpreter("-e", "-I -E -C -x", "-r", backticks_run=True)
 _NODE: Final = _make_interpreter(
-    "-e -p --eval --print", "-C", "-r --require --import --loader --experimental-loader --env-file"
+    "-e -p --eval --print",
+    "-C",
+    "-r --require --import --loader --experimental-loader --env-file --env-file-if-exists",
+    writes="--redirect-warnings --tls-keylog --cpu-prof-dir --heap-prof-dir --diagnostic-dir --report-directory --report-dir"
+    " --report-filename --logfile --localstorage-file --trace-event-file-pattern --test-reporter-destination"
+    " --experimental-sea-config --build-snapshot-config",
 )
 _PHP: Final = _make_interpreter("-r -B -R -E", "-d -c -t -S", "-f", backticks_run=True)
 _LUA: Final = _make_interpreter("-e", files="-l")
@@ -242,6 +271,10 @@ def _examine_arguments(
         _examine_code_field(field, state, backticks_run=language.backticks_run)
     for field in parsed.values(*language.files):
         state.touch(field, "read")
+    for field in parsed.values(*language.loads):
+        _examine_code_field(field, state, backticks_run=language.backticks_run)
+    for field in parsed.values(*language.writes):
+        state.touch_all(field, "write")
     if not code and not parsed.has(*language.modules):
         if words and words[0].text not in _STDIN_PATHS:
             _examine_file(name, words[0], state)

@@ -2,28 +2,41 @@
 
 import re
 from typing import Final
+from urllib.parse import unquote
 
-from weft.tool.shell.arguments import Field, Fields, ParsedArguments, parse_arguments, split_names
+from weft.tool.shell.arguments import (
+    Field,
+    Fields,
+    ParsedArguments,
+    parse_arguments,
+    split_names,
+    unknown_field,
+)
 from weft.tool.shell.program.effects import InnerScript, ProgramEffects
 from weft.tool.shell.program.table import touch_paths
 from weft.tool.shell.state import ShellState, StreamContent
 
 _REMOTE_PATH: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]+:")
 _CURL_WRITING_OPTIONS: Final = split_names(
-    "-o --output -c --cookie-jar -D --dump-header --trace --trace-ascii --stderr --libcurl --hsts --etag-save"
+    "-o --output -c --cookie-jar -D --dump-header --trace --trace-ascii --stderr --libcurl --hsts --etag-save --alt-svc"
+    " --ssl-sessions"
 )
 _CURL_READING_OPTIONS: Final = split_names(
     "-T --upload-file -K --config -E --key --cert --cacert --netrc-file --etag-compare --unix-socket --variable"
+    " --capath --crlfile --pubkey --random-file --egd-file --pinnedpubkey --proxy-cert --proxy-key --proxy-cacert"
+    " --proxy-capath --proxy-crlfile --proxy-pinnedpubkey"
 )
 _CURL_SENDING_OPTIONS: Final = split_names(
-    "-d --data --data-ascii --data-binary --data-urlencode -F --form -H --header --json -b --cookie --proxy-header"
+    "-d --data --data-ascii --data-binary --data-urlencode -F --form -H --header --json -b --cookie --proxy-header --url-query"
+    " -w --write-out"
 )
 _CURL_VALUE_OPTIONS: Final = (
     _CURL_WRITING_OPTIONS
     | _CURL_READING_OPTIONS
     | _CURL_SENDING_OPTIONS
     | split_names(
-        "-X -u -A -e -x -w -m -r -Y -y -z -C --output-dir --data-raw --request --user --form-string"
+        "-X -u -A -e -x -m -r -Y -y -z -C -U -P -Q -t --output-dir --data-raw --request --user --form-string --url --engine"
+        " --proto-default --proto --proto-redir --proxy --preproxy --referer --user-agent --max-time --connect-timeout --retry"
     )
 )
 
@@ -31,7 +44,7 @@ _CURL_VALUE_OPTIONS: Final = (
 def examine_curl(arguments: Fields, state: ShellState) -> ProgramEffects:
     parsed = parse_arguments(arguments, _CURL_VALUE_OPTIONS)
     for field in parsed.values(*_CURL_READING_OPTIONS):
-        state.touch(field, "read")
+        _touch_alternatives(field, state)
     for field in parsed.values("-K", "--config"):
         state.mark_unclear(f"curl -K {field.text}", "curl settings may write files")
     for field in parsed.values(*_CURL_SENDING_OPTIONS):
@@ -39,10 +52,40 @@ def examine_curl(arguments: Fields, state: ShellState) -> ProgramEffects:
     for field in parsed.values("-b", "--cookie"):
         if "=" not in field.text:
             state.touch(field, "read")
-    for field in parsed.words:
-        if field.text.startswith("file:"):
-            state.touch(Field(re.sub(r"file:/*", "/", field.text)), "read")
+    for field in parsed.values("-F", "--form"):
+        _touch_form(field, state)
+    for field in parsed.values("--engine"):
+        state.mark_unclear(f"curl --engine {field.text}", "it loads a library")
+    for field in (*parsed.words, *parsed.values("--url")):
+        _touch_url(field, state)
+    if any(
+        not field.is_known or "file".startswith(field.text.lower())
+        for field in parsed.values("--proto-default")
+    ):
+        state.mark_unclear(
+            " ".join(["curl", *(field.text for field in arguments)]),
+            "its addresses may be files of this machine",
+        )
     return ProgramEffects(may_write=_examine_curl_output(parsed, state))
+
+
+def _touch_alternatives(field: Field, state: ShellState) -> None:
+    """Note the files that an option names. Those to send may be patterns of curl, as in `-T '{a,b}'`."""
+    state.touch(field, "read")
+    if not field.glob_pattern and re.search(r"[{\[]", field.text):
+        state.touch(unknown_field(field.text), "read")
+
+
+def _touch_url(field: Field, state: ShellState) -> None:
+    """Note the file that a URL names: `file:///x`. A URL may be a pattern, and contain escapes."""
+    if field.text.startswith("@"):
+        state.touch(Field(field.text[1:]), "read")
+    scheme = field.text.partition(":")[0].lower()
+    if scheme == "file":
+        path = unquote(re.sub(r"(?i)^file:(?://localhost(?=/))?/*", "/", field.text))
+        state.touch(unknown_field(path) if re.search(r"[{\[]", path) else Field(path), "read")
+    elif re.search(r"[{\[]", scheme) and ":/" in field.text and not re.match(r"\[[\da-f:.]+\]", scheme):
+        state.touch(unknown_field(field.text), "read")
 
 
 def _touch_sent(field: Field, state: ShellState) -> None:
@@ -54,17 +97,33 @@ def _touch_sent(field: Field, state: ShellState) -> None:
         state.touch(Field(field.text.partition("=<")[2]), "read")
 
 
+def _touch_form(field: Field, state: ShellState) -> None:
+    """Note the files of a form that has several, a quoted one, or headers from one."""
+    _, sign, names = field.text.partition("=@")
+    for name in re.split(r"[,;]", names) if sign else ():
+        state.touch(Field(re.sub(r"\\(.)", r"\1", name.strip().strip('"'))), "read")
+    for name in re.findall(r"headers=[@<]([^;]*)", field.text):
+        state.touch(Field(name.strip().strip('"')), "read")
+
+
 def _examine_curl_output(parsed: ParsedArguments, state: ShellState) -> bool:
     """Note the files that curl writes. Return True if it may write any."""
     directories = parsed.values("--output-dir")
     for field in parsed.values(*_CURL_WRITING_OPTIONS):
         state.touch(field, "write")
+    outputs = [
+        name
+        for field in parsed.values("-w", "--write-out")
+        for name in re.findall(r"%output\{>*([^}]*)\}", field.text)
+    ]
+    for name in outputs:
+        state.touch(Field(name), "write")
     for field in directories:
         state.touch_all(field, "write")
     by_name = parsed.has("-O", "--remote-name", "--remote-name-all", "-J", "--remote-header-name")
     if by_name and not directories:
         _touch_download(parsed.words, state, named_by_server=parsed.has("-J", "--remote-header-name"))
-    return by_name or parsed.has(*_CURL_WRITING_OPTIONS)
+    return by_name or bool(outputs) or parsed.has(*_CURL_WRITING_OPTIONS)
 
 
 def _touch_download(words: Fields, state: ShellState, *, named_by_server: bool) -> None:
@@ -78,9 +137,12 @@ def _touch_download(words: Fields, state: ShellState, *, named_by_server: bool) 
 
 
 _WGET_WRITING_OPTIONS: Final = split_names(
-    "-O -o -a --output-document --save-cookies --output-file --append-output"
+    "-O -o -a --output-document --save-cookies --output-file --append-output --rejected-log --warc-file --hsts-file"
 )
-_WGET_READING_OPTIONS: Final = split_names("-i --input-file --post-file --body-file --load-cookies")
+_WGET_READING_OPTIONS: Final = split_names(
+    "-i --input-file --post-file --body-file --load-cookies --config --ca-certificate --certificate --private-key --crl-file"
+    " --ca-directory --warc-dedup"
+)
 _WGET_RUNNING_OPTIONS: Final = split_names("--use-askpass -e --execute")
 _WGET_VALUE_OPTIONS: Final = (
     _WGET_WRITING_OPTIONS
@@ -106,26 +168,62 @@ def examine_wget(arguments: Fields, state: ShellState) -> ProgramEffects:
         )
         _touch_download(parsed.words, state, named_by_server=named_by_server)
     return ProgramEffects(
-        may_write=not parsed.has("--spider") and [field.text for field in parsed.values("-O")] != ["-"]
+        may_write=parsed.has("--rejected-log", "--warc-file", "--hsts-file")
+        or (not parsed.has("--spider") and [field.text for field in parsed.values("-O")] != ["-"])
     )
 
 
 _RSYNC_VALUE_OPTIONS: Final = split_names(
-    "-e --rsh --rsync-path -f --filter --exclude --include --exclude-from --files-from --log-file -S -o -i -F -P -J"
+    "-e --rsh --rsync-path -f --filter --exclude --include --exclude-from --include-from --files-from --password-file"
+    " --early-input --log-file --write-batch --only-write-batch --read-batch --backup-dir --temp-dir -T --partial-dir --link-dest"
+    " --compare-dest --copy-dest --config -B --block-size --suffix --timeout --port --sockopts --max-size --min-size --bwlimit"
+    " --chmod --chown --usermap --groupmap --out-format --info --debug --iconv -M --remote-option"
 )
+_SCP_VALUE_OPTIONS: Final = split_names("-S -o -i -F -P -J -c -D -l -X")
+_MERGE_RULE: Final = re.compile(r"\s*(?:merge|dir-merge|[.:])[^\s_]*[\s_]+(.*)", re.DOTALL)
 
 
 def examine_rsync(arguments: Fields, state: ShellState) -> ProgramEffects:
-    """Examine rsync or scp."""
     parsed = parse_arguments(arguments, _RSYNC_VALUE_OPTIONS)
-    for field in parsed.values("-S", "--rsync-path"):
+    for field in parsed.values("--rsync-path"):
         state.mark_unclear(field.text, "an option of it runs a program")
-    if any("Command" in field.text for field in parsed.values("-o")):
-        state.mark_unclear("scp -o", "an option of it runs a program")
-    for field in parsed.values("--exclude-from", "--files-from", "-i", "-F"):
+    for field in parsed.values(
+        "--exclude-from",
+        "--include-from",
+        "--files-from",
+        "--password-file",
+        "--early-input",
+        "--read-batch",
+        "--config",
+    ):
         state.touch(field, "read")
-    for field in parsed.values("--log-file"):
+    for field in parsed.values("-f", "--filter"):
+        rule = _MERGE_RULE.fullmatch(field.text)
+        if rule is not None:  # errors quote what is no rule
+            state.touch(Field(rule[1]), "read")
+    for field in parsed.values("--log-file", "--write-batch", "--only-write-batch"):
         state.touch(field, "write")
+    for field in parsed.values("--write-batch", "--only-write-batch"):
+        state.touch(Field(f"{field.text}.sh"), "write")
+    for field in parsed.values("-T", "--temp-dir", "--backup-dir", "--partial-dir"):
+        state.touch_all(field, "write")
+    for field in parsed.values("--link-dest", "--compare-dest", "--copy-dest"):
+        state.touch(field, "look")
+    return _examine_copy(parsed, state)
+
+
+def examine_scp(arguments: Fields, state: ShellState) -> ProgramEffects:
+    parsed = parse_arguments(arguments, _SCP_VALUE_OPTIONS)
+    for field in parsed.values("-S", "-D"):
+        state.mark_unclear(field.text, "an option of it runs a program")
+    if any("command" in field.text.lower() for field in parsed.values("-o")):
+        state.mark_unclear("scp -o", "an option of it runs a program")
+    for field in parsed.values("-i", "-F"):
+        state.touch(field, "read")
+    return _examine_copy(parsed, state)
+
+
+def _examine_copy(parsed: ParsedArguments, state: ShellState) -> ProgramEffects:
     for field in parsed.words[:-1]:
         if not _is_remote(field):
             state.touch_all(field, "read")
@@ -142,16 +240,25 @@ def _is_remote(field: Field) -> bool:
 
 
 def examine_sftp(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
-    parsed = parse_arguments(arguments, split_names("-b -i -F -o -P -S"))
+    parsed = parse_arguments(arguments, split_names("-b -i -F -o -P -S -D -B -c -J -l -R -s -X"))
     for field in parsed.values("-b", "-i", "-F"):
         state.touch(field, "read")
-    if stdin is not None or parsed.has("-b", "-S", "-o"):
+    for field in parsed.words[1:]:  # what is fetched is written there
+        state.touch(field, "write")
+    if stdin is not None or parsed.has("-b", "-S", "-o", "-D"):
         state.mark_unclear("sftp of its input", "which files it sends and fetches is not known")
     return ProgramEffects(may_write=True)
 
 
 def examine_netcat(arguments: Fields, state: ShellState) -> ProgramEffects:
-    parsed = parse_arguments(arguments, split_names("-e -c -w -p -s -i -q -x -X --exec --sh-exec --lua-exec"))
+    parsed = parse_arguments(
+        arguments,
+        split_names("-e -c -w -p -s -i -q -x -X -o --exec --sh-exec --lua-exec --output --hex-dump"),
+    )
+    # Of the programs with this name, one writes what another takes for the address of a proxy.
+    outputs = parsed.values("-o", "--output", "--hex-dump")
+    for field in (*outputs, *(each for each in parsed.values("-x") if not re.search(r":\d+$", each.text))):
+        state.touch(field, "write")
     touch_paths(parsed.words, state)
     commands = parsed.values("-e", "-c", "--exec", "--sh-exec", "--lua-exec")
     if commands:
@@ -161,9 +268,17 @@ def examine_netcat(arguments: Fields, state: ShellState) -> ProgramEffects:
     return ProgramEffects(inner=tuple(InnerScript(text=field.text) for field in commands))
 
 
+# Addresses and options of socat that neither run a program nor name a file.
+_HARMLESS_ADDRESS: Final = re.compile(
+    r"(?i)-[dDuUsh46v?]+|-V|-[tTb]\d*|[\d.]+|-|std(?:io|in|out|err)"
+    r"|(?:tcp|udp|sctp)[46]?(?:-(?:listen|connect|l|recv|recvfrom|sendto|datagram))?:[\w.:\[\]-]+(?:,(?:fork|reuseaddr|nodelay|keepalive|crlf|ignoreeof|shut-\w+|retry=\d+"
+    r"|bind=[\w.:]+|connect-timeout=[\d.]+|max-children=\d+|forever|interval=\d+))*"
+)
+
+
 def examine_socat(arguments: Fields, state: ShellState) -> ProgramEffects:
     words = " ".join(field.text for field in arguments)
-    if re.search(r"(?i)\b(?:exec|system|shell|open|gopen|create|file|pipe|ssl\w*|openssl\w*)\b:", words):
+    if not all(_HARMLESS_ADDRESS.fullmatch(field.text) for field in arguments):
         state.mark_unclear(f"socat {words}", "a socat address runs a program or opens a file")
     return ProgramEffects()
 
@@ -199,7 +314,8 @@ def examine_container(name: str, arguments: Fields, state: ShellState) -> Progra
 _DATABASE_REASON: Final = "it has commands that run programs and write files"
 _DANGEROUS_SQLITE: Final = re.compile(
     r"(?im)^\s*\.(?!(?:tables?|schema|mode|headers?|databases|indexes|show|width|timeout|nullvalue|separator|exit|quit)\b)"
-    r"|\b(?:readfile|writefile|load_extension|edit|fts3_tokenizer)\s*\(|\battach\b"
+    r"|\b(?:readfile|writefile|load_extension|fts3_tokenizer|fsdir|lsdir|zipfile|sqlar_\w+)\b|\bedit\b\W*\(|\battach\b"
+    r"|\bvacuum\b.*\binto\b|\b(?:temp|data)_store_directory\b|\busing\W+(?:csv|zipfile|fsdir|tsv)\b"
 )
 _DANGEROUS_CLIENT_COMMAND: Final = re.compile(
     r"(?i)\\(?:!|o|i|ir|g|w|copy|s)\b|\\!|\bcopy\b.*\b(?:program|from|to)\b\s*'|\bsystem\b|\bsource\b"
@@ -210,8 +326,21 @@ _DANGEROUS_CLIENT_COMMAND: Final = re.compile(
 def examine_sqlite(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
     parsed = parse_arguments(arguments, split_names("-cmd -init -separator -nullvalue -newline"))
     for field in parsed.words[:1]:
-        state.touch(field, "read")
-        state.touch(field, "write")
+        # It may be a URI: `file:x?mode=ro`.
+        name = (
+            unquote(re.sub(r"^file:(?://[^/]*)?|\?.*", "", field.text))
+            if field.text.startswith("file:")
+            else ""
+        )
+        state.touch(Field(name) if name else field, "read")
+        state.touch(Field(name) if name else field, "write")
+    if any(
+        re.match(r"-A|--(?:create|extract|insert|update|append|remove|list)", field.text)
+        for field in arguments
+    ):
+        state.mark_unclear(
+            " ".join(["sqlite3", *(field.text for field in arguments)]), "it is told to pack or unpack files"
+        )
     for field in parsed.values("-init"):
         state.touch(field, "read")
     statements = [field.text for field in (*parsed.values("-cmd"), *parsed.words[1:])]

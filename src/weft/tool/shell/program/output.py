@@ -145,14 +145,22 @@ def _predict_listing(name: str, fields: Sequence[Field], state: ShellState) -> F
             return None
 
 
+def skip_find_options(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """Return the words of `find` without the options that may stand before the directories."""
+    words = list(fields)
+    while words and re.fullmatch(r"-[HLP]|-O.*|-D.*|--", words[0].text):
+        option = words.pop(0).text
+        if option == "-D":
+            words = words[1:]
+    return tuple(words)
+
+
 def find_listing(fields: Sequence[Field], state: ShellState) -> FileListing | None:
     """Return the files that `find` lists, as far as its start directories and `-name` tell.
 
     Return None if it prints something else.
     """
-    words = list(fields)
-    while words and words[0].text in ("-H", "-L", "-P"):
-        words.pop(0)
+    words = list(skip_find_options(fields))
     roots: list[Field] = []
     while words and not words[0].text.startswith(("-", "(", "!", ",")):
         roots.append(words.pop(0))

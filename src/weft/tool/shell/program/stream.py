@@ -7,7 +7,7 @@ from typing import Final, Literal
 from weft.model.permission import has_hole
 from weft.tool.shell.arguments import Field, Fields, may_mean, parse_arguments, split_names
 from weft.tool.shell.program.effects import ProgramEffects
-from weft.tool.shell.program.table import PROGRAMS, touch_files
+from weft.tool.shell.program.table import PROGRAMS, touch_files, touch_path
 from weft.tool.shell.state import ShellState
 
 SedAction = tuple[Literal["read", "write", "run"], str]
@@ -306,6 +306,25 @@ def examine_dd(arguments: Fields, state: ShellState) -> ProgramEffects:
 _TWO_VALUE_OPTIONS: Final = frozenset({"--arg", "--argjson", "--slurpfile", "--rawfile"})
 
 
+_JQ_IMPORT: Final = re.compile(r"(?<![.$\w\"])(?:import|include)\s*(?:\"|#)")
+_YQ_LOAD: Final = re.compile(r"(?<![.$\w])(?:str_?)?load(?:_?\w+)?\b")
+
+
+def examine_yq(arguments: Fields, state: ShellState) -> ProgramEffects:
+    """Examine yq: one program of this name has operators that read files, and splits documents into files."""
+    parsed = parse_arguments(arguments, PROGRAMS["yq"].value_options)
+    if parsed.has("-s", "--split-exp", "--split-exp-file"):
+        state.touch_below(*(state.cwds or ()))
+    for field in parsed.values("--from-file", "--split-exp-file"):
+        state.touch(field, "read")
+    if any(_YQ_LOAD.search(field.text) or _JQ_IMPORT.search(field.text) for field in parsed.words):
+        state.mark_unclear(" ".join(["yq", *(field.text for field in arguments)]), "it loads other files")
+    if len(parsed.words) == 1 and state.exists(parsed.words[0].text):  # then it is no expression
+        touch_path(parsed.words[0], state)
+    touch_files("yq", PROGRAMS["yq"], arguments, state)
+    return ProgramEffects()
+
+
 def examine_jq(arguments: Fields, state: ShellState) -> ProgramEffects:
     """Examine jq, some of whose options take two words: a name, and a value or file."""
     others: list[Field] = []
@@ -319,5 +338,10 @@ def examine_jq(arguments: Fields, state: ShellState) -> ProgramEffects:
         if field.text.endswith("file"):
             for value in values[1:]:
                 state.touch(value, "read")
+    parsed = parse_arguments(others, PROGRAMS["jq"].value_options)
+    for field in parsed.values("-L"):
+        state.touch(field, "look")
+    if any(_JQ_IMPORT.search(field.text) for field in parsed.words[:1]):
+        state.mark_unclear(" ".join(["jq", *(field.text for field in arguments)]), "it imports other files")
     touch_files("jq", PROGRAMS["jq"], tuple(others), state)
     return ProgramEffects()

@@ -7,6 +7,7 @@ it, as that of jq does.
 import os
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Final, Literal, get_args
 
 from msgspec import Struct
@@ -40,7 +41,7 @@ set export declare local readonly unset getopts read let enable shopt help disow
 fc | none || !-e !-s
 mapfile readarray | none || -d -n -O -s -u -c !-C
 history | none || -d -s -p <-r <-n >-w >-a
-kill killall ps top htop vmstat iostat pidof netstat ping host nslookup | none
+kill killall top htop vmstat iostat pidof netstat ping host nslookup | none
 test [ [[ | none
 pkill pgrep | none || <-F <--pidfile -d -g -G -P -s -t -u -U -O
 who last | read || <-f <--file -n -s -t -p
@@ -49,7 +50,7 @@ dig | none || <-f <-k -b -p -q -t -x -c
 lsof | none || >-D -a -c -d -F -g -i -k -m -o -p -P -r -s -S -T -u
 date | none || <-f <--file <-r <--reference -d --date !-s !--set
 ls dir vdir exa eza | look || -I -w -T --ignore --hide --width --color --format --sort --time --time-style -L --level
-tree | look || -L -P -I >-o --filelimit --charset
+tree | look || -L -P -I >-o -H -T --filelimit --charset --timefmt --sort <--gitfile <--infofile
 stat | look || -c -f --format --printf -t
 du df | look || -d -t -B --max-depth --exclude --threshold <-X <--exclude-from *--files0-from --block-size
 realpath readlink | look || --relative-to --relative-base
@@ -62,7 +63,7 @@ od | read || -A -j -N -S -t
 hexdump hd | read || -e <-f <--format-file -n -s --format --length --skip
 strings | read || -n -t -e -s -T
 xxd | out || -c -g -l -s -o -n
-less more most bat batcat | read || -p -P -x -y -z -j -b -h >-o >-O >--log-file -t <-T <-k --style --theme -l --language -r --line-range -H
+less more most bat batcat | read || -p -P -x -y -z -j -b -h >-o >-O >--log-file !-t !--tag !-T !--tag-file !-k !--lesskey-file !--lesskey-src !--lesskey-content !--cmd --style --theme -l --language -r --line-range -H
 sort | read || -k -t -S -T --key --field-separator >-o >--output --parallel --buffer-size !--compress-program *--files0-from <--random-source --temporary-directory --batch-size --sort
 uniq | out || -f -s -w --skip-fields --skip-chars --check-chars
 cut | read || -b -c -d -f --bytes --characters --delimiter --fields --output-delimiter
@@ -75,16 +76,16 @@ ptx | out || <-b <--break-file <-i <--ignore-file <-o <--only-file -F -M -S -W -
 pr | read || -h -l -w -o -e -i -n -N -D -s -S -W
 column | read || -s -o -c -N -O -R -H -T --separator --output-separator --table-columns
 diff cmp colordiff diff3 sdiff | read || !--diff-program >--output <--from-file <--to-file <-S <--starting-file -D -C -U -I -x -F -W -i -n -j >-o <-X --exclude <--exclude-from --label -L --width --color --palette
-grep egrep fgrep zgrep bzgrep xzgrep | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -D -d --max-count --include --exclude --exclude-dir <--exclude-from --color --label --after-context --before-context --context
-rg ag ack | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre !--hostname-bin --pre-glob ^--files ^--type-list <--ignore-file
+grep egrep fgrep rgrep zgrep bzgrep xzgrep | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -D -d --directories --max-count --include --exclude --exclude-dir <--exclude-from --color --label --after-context --before-context --context
+rg ag ack | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre !--hostname-bin !--pager !--output *--files-from --pre-glob --type-add ^--files ^--type-list <--ignore-file
 jq gojq jaq | read | 1 | ^<-f ^<--from-file -L --indent --tab --arg --argjson --slurpfile --rawfile
-yq | read | 1 | >-i >--inplace >--in-place -o -p --output-format --input-format -I
+yq | read | 1 | >-i >--inplace >--in-place -o -p -s --split-exp <--split-exp-file <--from-file --output-format --input-format -I
 file | read || *-f *--files-from *-m *--magic-file -F -P -e --exclude --separator --parameter
 base64 base32 basenc uuencode | read || -w --wrap -b <-i >-o
 zcat bzcat xzcat gzcat | read || *--files *--files0 -S -T
 iconv | read || -f -t --from-code --to-code >-o >--output
 tr | none
-tee | write
+tee sponge | write
 touch | write || -d -t <-r --date --time <--reference
 mkdir | write || -m --mode
 rmdir unlink | write
@@ -105,12 +106,13 @@ gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zstdcat lz4 unlz4 compress uncompr
 shuf | read || --input-range --head-count >--output -n -i <--random-source >-o
 xmllint | read || --xpath <--schema >--output <--dtdvalid
 ping6 traceroute | none
-openssl | none || <-in <-inkey >-out >-keyout >-writerand <-cert <-key <-CAfile <-config !-engine !-provider-path
+openssl | none || <-in <-inkey >-out >-keyout >-writerand >-keylogfile >-sess_out >-msgfile >-respout >-reqout >-certsout >-outcerts >-outdir <-rand <-cert <-key <-sign <-signkey <-CA <-CAkey <-CAfile <-CApath <-certfile <-config <-kfile !-engine !-provider-path -subj -connect -servername -pass -passin -passout -k -K -iv -days -set_serial -newkey -addext -nameopt
 man | none || !-P !--pager !-H !--html !-X !--gxditview !-T !--troff-device !-C !--config-file <-l --local-file -s -S -M -m -L -e -r -R -E -p
 info | none || >-o >--output >--dribble <-f <--file <--restore -n --node -k -d
-tldr | none
-cloc tokei scc shellcheck | read || -e -s -f
-nm objdump readelf size ldd otool | read || !--plugin -b -m -I -P -t -f -R --target -j -M -x -p
+tldr | none || <-r <--render
+cloc | read || *--list-file <--config <--force-lang-def <--read-lang-def >--out >--report-file >--write-lang-def >--counted >--ignored >--found >--categorized >--sql >--sdir !--vcs !--extract-with !--strip-comments !--strip-code --exclude-dir --include-lang --exclude-lang
+tokei scc shellcheck | read || -e -s -f >--output !--format-multi
+nm objdump readelf size otool | read || !--plugin -b -m -I -P -t -f -R --target -j -M -x -p
 patch | patch || >--reject-file >-B >--prefix >-Y >--basename-prefix -z --suffix -F -D -V -g -x <-i <--input -p -d >-o >--output >-r --strip --directory
 dos2unix unix2dos | write
 """
@@ -197,21 +199,36 @@ def asks_for_help(argv: Fields) -> bool:
     return len(argv) == 2 and "/" not in argv[0].text and argv[1].text in _HELP_OPTIONS  # noqa: PLR2004  the program and the option
 
 
+# Options of theirs that write a file, or name settings or a program that is run.
+_ACTING_OPTION: Final = re.compile(
+    r"--?(?:log(?!s)|config|cache|python|script-|node-options|userconfig|globalconfig|prefix|toolexec|exec|overlay|modfile"
+    r"|vettool|post-renderer|target-dir|manifest-path|kubeconfig|plugin)"
+)
+_ACTING_LETTERS: Final = {"go": ("-w", "-u", "-C"), "apt": ("-o", "-c", "--option"), "npm": ("-C",)}
+
+
 def only_reads(argv: Fields) -> bool:
     """Return True if a program that may do anything is only asked for information here."""
     if len(argv) == 1 or "/" in argv[0].text:
+        return False
+    letters = _ACTING_LETTERS.get(argv[0].text, ())
+    if any(_ACTING_OPTION.match(field.text) or field.text.startswith(letters) for field in argv[2:]):
         return False
     return argv[1].text in _READING_VERBS.get(argv[0].text, ()) or asks_for_help(argv)
 
 
 _URL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 # Programs that read whole directories with an option.
-_RECURSIVE_PROGRAMS: Final = frozenset({"grep", "egrep", "fgrep", "diff", "colordiff", "zcat", "gzcat"})
+_RECURSIVE_PROGRAMS: Final = frozenset(
+    {"grep", "egrep", "fgrep", "rgrep", "diff", "colordiff", "zcat", "gzcat"}
+)
 _COMPARING_PROGRAMS: Final = frozenset({"diff", "colordiff"})
 # These pipe each file into grep, which then searches the working directory.
 _PIPING_PROGRAMS: Final = frozenset({"zgrep", "bzgrep", "xzgrep"})
 _SEARCHING_PROGRAMS: Final = frozenset({"rg", "ag", "ack"})
-_HIDDEN_OPTIONS: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted")
+_HIDDEN_OPTIONS: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted", "--type-add")
+# Names that a glob of ripgrep may select although they begin with a dot.
+_HIDDEN_EXAMPLES: Final = (".env", ".env.local", ".env.production")
 _RECURSIVE_OPTIONS: Final = ("-r", "-R", "-a", "--recursive", "--archive")
 # With `@`, these read options from a file.
 _OPTION_FILE_PROGRAMS: Final = frozenset({"nm", "objdump", "readelf", "size", "strings"})
@@ -226,6 +243,8 @@ _PACKING_OPTIONS: Final = ("-z", "--compress", "-d", "--decompress", "--uncompre
 def touch_files(name: str, program: ProgramEntry, arguments: Fields, state: ShellState) -> None:
     """Note the files that a program in the table uses."""
     is_xxd = name == "xxd"
+    if name == "cloc":
+        arguments = _lengthen_cloc_options(arguments)
     parsed = parse_arguments(
         _shorten_xxd_options(arguments) if is_xxd else arguments, program.value_options, until_word=is_xxd
     )
@@ -242,6 +261,42 @@ def touch_files(name: str, program: ProgramEntry, arguments: Fields, state: Shel
         )
     if name in _SPLITTING_PROGRAMS and len(words) <= 1:
         state.touch(Field("xaa"), "write")
+    _touch_by_name(name, parsed, words, state)
+
+
+def _touch_by_name(name: str, parsed: ParsedArguments, words: Sequence[Field], state: ShellState) -> None:
+    """Note what the table cannot say about some programs."""
+    match name:
+        case "openssl":
+            touch_paths(tuple(words), state)
+        case "man" | "info":
+            # A name with a slash is a file, which is shown.
+            for field in words:
+                if "/" in field.text:
+                    state.touch(field, "read")
+        case "mktemp" if not parsed.has("-u", "--dry-run", "-t", "-p", "--tmpdir"):
+            _touch_written(words, state, recursive=False)
+        case "tree":
+            if parsed.has("--fromfile", "--fromtabfile"):
+                for field in words:
+                    state.touch(field, "read")
+            if parsed.has("-R"):  # with -H, it writes a page into every directory
+                state.touch_below(*(root for field in words for root in state.resolve_roots(field)))
+                state.touch_below(*(() if words else state.cwds or ()))
+        case "rename":
+            # It is given a rule for the new names, or code that makes them.
+            state.touch_below(*(state.cwds or ()))
+        case "scc" if parsed.has("-o"):
+            state.mark_unclear("scc -o", "an option of it writes")
+        case "install" | "ginstall" if parsed.has("-d", "--directory"):
+            _touch_written(words, state, recursive=False)
+        case _:
+            pass
+
+
+def _lengthen_cloc_options(arguments: Fields) -> Fields:
+    """Write long options with two dashes. cloc takes one as well."""
+    return tuple(Field(f"-{field.text}") if re.match(r"-\w{2}", field.text) else field for field in arguments)
 
 
 def _shorten_xxd_options(arguments: Fields) -> Fields:
@@ -380,10 +435,16 @@ def _touch_copy(
 
 
 def _touch_trees(name: str, parsed: ParsedArguments, words: Sequence[Field], state: ShellState) -> None:
-    # ripgrep and similar programs skip dot files unless told otherwise.
-    hidden = name in _SEARCHING_PROGRAMS and parsed.has(*_HIDDEN_OPTIONS)
-    recursive = name in _RECURSIVE_PROGRAMS | _PIPING_PROGRAMS and parsed.has(
-        "-r", "-R", "--recursive", "--dereference-recursive"
+    # ripgrep and ag skip dot files unless told otherwise; ack does not.
+    hidden = name == "ack" or (
+        name in _SEARCHING_PROGRAMS and (parsed.has(*_HIDDEN_OPTIONS) or _selects_hidden_files(parsed))
+    )
+    if name == "ack" and parsed.has("-x"):
+        state.touch(unknown_field("files named in the input"), "read")
+    recursive = name in _RECURSIVE_PROGRAMS | _PIPING_PROGRAMS and (
+        name == "rgrep"
+        or parsed.has("-r", "-R", "--recursive", "--dereference-recursive")
+        or any(_may_recurse(field) for field in parsed.values("-d", "--directories"))
     )
     follow = parsed.has("-R", "--dereference-recursive", "-L", "--follow")
     links = follow
@@ -406,6 +467,38 @@ def _touch_trees(name: str, parsed: ParsedArguments, words: Sequence[Field], sta
         roots=roots, name=included[0] if len(included) == 1 else None, hidden=hidden or recursive
     )
     state.touch_tree(listing, "read", links=links, follow=follow)
+
+
+def _may_recurse(field: Field) -> bool:
+    """Return True if the value of `grep --directories` may be `recurse`, which may be abbreviated."""
+    return not field.is_known or (bool(field.text) and "recurse".startswith(field.text))
+
+
+def _selects_hidden_files(parsed: ParsedArguments) -> bool:
+    """Return True if a glob selects files that the default rules protect: ripgrep then searches them, hidden or not."""
+    return any(
+        not field.text.startswith("!")
+        and (
+            has_hole(field.text)
+            or any(
+                fnmatchcase(example, name)
+                for name in _list_alternatives(field.text.lower())
+                for example in _HIDDEN_EXAMPLES
+            )
+        )
+        for field in parsed.values("-g", "--glob", "--iglob")
+    )
+
+
+def _list_alternatives(pattern: str) -> list[str]:
+    """Return the patterns for the names of files that a glob with alternatives stands for."""
+    start, brace, rest = pattern.partition("{")
+    inner, end_brace, end = rest.partition("}")
+    if not brace:
+        return [pattern.rpartition("/")[2].replace("[^", "[!")]
+    if not end_brace or "{" in rest:
+        return ["*"]
+    return [name for each in inner.split(",") for name in _list_alternatives(f"{start}{each}{end}")]
 
 
 def excludes_secrets(pattern: str) -> bool:

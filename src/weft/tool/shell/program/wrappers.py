@@ -92,10 +92,10 @@ nsenter 0 -t -S -G --target
 chroot 1 --userspec --groups
 gdb 0 -ex -x -iex -ix -p -cd -d
 perf 1 -e -o -p -t -F
-hyperfine 0 -w -r -m -M -p -c -n -i --warmup --runs --export-json --export-markdown --prepare --cleanup
+hyperfine 0 -w -r -m -M -p -c -n -s -S -C -P -D -L -u --warmup --runs --min-runs --max-runs --export-json --export-markdown --export-csv --export-asciidoc --export-orgmode --prepare --cleanup --setup --conclude --shell --input --output --parameter-list --parameter-scan --time-unit --style --reference
 entr 0
 flock 1 -w -E -c --wait --timeout --command
-script 0 -c --command -T -I -O -B -m -o -E
+script 0 -c --command -T -I -O -B -m -o -E --log-in --log-out --log-io --log-timing --logging-format --output-limit --echo
 """
 _WRAPPERS: Final = {
     words[0]: (int(words[1]), frozenset(words[2:]))
@@ -203,20 +203,37 @@ def _parse_options(
 def _list_script_options(name: str, parsed: ParsedArguments) -> list[Field]:
     """Return the option values that a wrapper runs as a script."""
     if name in ("runuser", "flock", "script", "npx", "hyperfine"):
-        return parsed.values("-c", "--command", "--call", "--prepare", "--cleanup")
+        scripts = parsed.values("-c", "--command", "--call", "--prepare", "--cleanup")
+        own = ("-p", "-s", "--setup", "-C", "--conclude", "-S", "--shell")
+        return [*scripts, *(parsed.values(*own) if name == "hyperfine" else [])]
     return parsed.values("-e") if name == "xterm" else []
 
 
+# Options of wrappers whose value is a file that is written.
+_LOG_OPTIONS: Final = {
+    "script": split_names("-T -I -O -B --log-in --log-out --log-io --log-timing --timing"),
+    "hyperfine": split_names(
+        "--export-json --export-markdown --export-csv --export-asciidoc --export-orgmode --output"
+    ),
+    "valgrind": split_names(
+        "--log-file --xml-file --callgrind-out-file --massif-out-file --cachegrind-out-file --dhat-out-file"
+    ),
+    **dict.fromkeys(("time", "strace", "ltrace", "perf"), split_names("-o --output")),
+}
+
+
 def _touch_files(name: str, parsed: ParsedArguments, state: ShellState) -> None:
+    _touch_logs(name, parsed, state)
     match name:
         case "script" | "flock":
             for field in parsed.words[:1]:
                 state.touch(field, "write")
-        case "time" | "strace" | "ltrace" | "perf":
-            for field in parsed.values("-o", "--output"):
-                if field.text.startswith(("|", "!")):
-                    state.mark_unclear(f"{name} -o {field.text}", "its output goes to a program")
-                state.touch(field, "write")
+        case "hyperfine":
+            for field in parsed.values("--input"):
+                state.touch(field, "read")
+        case "perf":
+            # The options of `perf record -o file program` follow a word.
+            _touch_logs(name, parse_arguments(parsed.words[1:], _WRAPPERS[name][1], until_word=True), state)
         case "chroot" | "unshare" | "nsenter" | "gdb":
             state.mark_unclear(name, f"{name} changes what the command sees")
         case "sudo":
@@ -228,6 +245,13 @@ def _touch_files(name: str, parsed: ParsedArguments, state: ShellState) -> None:
                 state.touch(field, "read")
         case _:
             pass
+
+
+def _touch_logs(name: str, parsed: ParsedArguments, state: ShellState) -> None:
+    for field in parsed.values(*_LOG_OPTIONS.get(name, ())):
+        if field.text.startswith(("|", "!")):
+            state.mark_unclear(f"{name} -o {field.text}", "its output goes to a program")
+        state.touch(field, "write")
 
 
 def _split_assignments(words: Sequence[Field], stdin: StreamContent | None) -> list[Inner]:
@@ -317,13 +341,24 @@ def _unwrap_xargs(arguments: Fields, state: ShellState, stdin: StreamContent | N
 
 def _unwrap_parallel(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
     parsed = parse_arguments(
-        arguments, split_names("-j -n -N -I -a --jobs --colsep -C --delay"), until_word=True
+        arguments,
+        split_names(
+            "-j -n -N -I -a -S -C --jobs --colsep --delay --arg-file --results --joblog --sshlogin --sshloginfile --slf --tmpdir --wd --workdir"
+            " --basefile --timeout --retries --halt --block --env"
+        ),
+        until_word=True,
     )
+    for field in parsed.values("-a", "--arg-file", "--sshloginfile", "--slf"):
+        state.touch(field, "read")
+    for field in parsed.values("--joblog"):
+        state.touch(field, "write")
+    for field in parsed.values("--results", "--tmpdir"):
+        state.touch_all(field, "write")
     texts = [field.text for field in parsed.words]
     sources = [index for index, text in enumerate(texts) if re.fullmatch(r":{3,4}\+?", text)]
     command = parsed.words[: sources[0]] if sources else parsed.words
     inputs = parsed.words[sources[0] + 1 :] if sources else _to_input_fields(stdin, lines=True)
-    if any(text.startswith("::::") for text in texts) or parsed.values("-a"):
+    if any(text.startswith("::::") for text in texts) or parsed.values("-a", "--arg-file"):
         inputs = (unknown_field("{}"),)
     if not command:  # every line is a command
         return [InnerScript(text=field.text) for field in inputs]
@@ -361,20 +396,38 @@ def _substitute(field: Field, placeholder: str, value: Field) -> Field:
 _SSH_VALUE_OPTIONS: Final = frozenset(f"-{char}" for char in "bcDEeFIiJLlmOopQRSWwB")
 
 
+# Settings of ssh that neither run a program nor name a host, a file or a library.
+_HARMLESS_SSH_SETTING: Final = re.compile(
+    r"(?i)\s*(?:StrictHostKeyChecking|ConnectTimeout|ConnectionAttempts|BatchMode|ServerAlive\w+|LogLevel|Port|User|Compression|TCPKeepAlive"
+    r"|PasswordAuthentication|PubkeyAuthentication|KbdInteractiveAuthentication|PreferredAuthentications|NumberOfPasswordPrompts|IdentitiesOnly"
+    r"|AddressFamily|ForwardAgent|ForwardX11|RequestTTY|ExitOnForwardFailure|Ciphers|MACs|KexAlgorithms|HostKeyAlgorithms|PubkeyAccepted\w+"
+    r"|ControlPersist|UserKnownHostsFile\s*[=\s]\s*/dev/null\s*$|GlobalKnownHostsFile\s*[=\s]\s*/dev/null\s*$|VisualHostKey|CheckHostIP|UpdateHostKeys|HashKnownHosts)\b"
+)
+
+
+def _names_this_machine(field: Field) -> bool:
+    host = field.text.removeprefix("ssh://").rpartition("@")[2].strip("[]").lower()
+    # Numbers are addresses, too: 0, 127.1, 0x7f000001, 2130706433.
+    return UNKNOWN_START in field.text or bool(
+        re.match(r"(?:[\w-]+\.)?localhost|ip6-l|127\.|::|0(?:[.:/x]|$)|\d+(?:[:/]|$)|0+177", host)
+    )
+
+
 def _examine_ssh(arguments: Fields, state: ShellState) -> list[Inner]:
     """Examine ssh. What runs on another machine cannot touch our files, but ssh itself may run a program here."""
     parsed = parse_arguments(arguments, _SSH_VALUE_OPTIONS, until_word=True)
     for field in parsed.values("-o"):
-        if re.match(r"(?i)(proxy|local|knownhosts|remote)\w*command|permitlocal", field.text):
+        if not _HARMLESS_SSH_SETTING.match(field.text):
             state.mark_unclear(f"ssh -o {field.text}", "an option of ssh runs a program")
+    for field in parsed.values("-I"):
+        state.mark_unclear(f"ssh -I {field.text}", "it loads a library")
     for field in parsed.values("-F"):
         state.mark_unclear(f"ssh -F {field.text}", "settings of ssh may run a program")
-    for field in parsed.values("-i", "-E"):
+    for field in parsed.values("-i"):
         state.touch(field, "look")
-    if any(
-        re.search(r"(?:^|@)(?:localhost|127\.|::1|\[::1\])", field.text) or UNKNOWN_START in field.text
-        for field in parsed.words[:1]
-    ):
+    for field in parsed.values("-E"):
+        state.touch(field, "write")
+    if any(_names_this_machine(field) for field in parsed.words[:1]):
         state.mark_unclear(
             " ".join(field.text for field in parsed.words), "it runs on this machine after all"
         )
