@@ -15,7 +15,7 @@ from weft.cli.follow import follow
 from weft.cli.output import Paint, escape_json, write_json
 from weft.cli.run_screen import JsonScreen, TextScreen
 from weft.cli.session_show import format_transcript
-from weft.model.event import MessageUpdated, PartGrew, PartUpdated
+from weft.model.event import Event, MessageUpdated, PartGrew, PartUpdated, SessionWarned
 from weft.model.ids import MessageID, PartID
 from weft.model.part import ReasoningPart, Span, TextPart
 from weft.provider.scripted import Say, UseTool
@@ -63,6 +63,27 @@ def test_a_child_that_works_while_its_parent_streams_does_not_break_the_sentence
     out, err = capsys.readouterr()
 
     assert (out, err) == ("one two\n", "  · Read    t\n")
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (PartUpdated(part=tool_part("A1", 5)), "| Read    t"),
+        (SessionWarned(session_id=SESSION, message="the share is behind"), "warning: the share is behind"),
+    ],
+)
+def test_what_happens_while_a_text_is_streamed_is_printed_after_it(
+    capsys: pytest.CaptureFixture[str], event: Event, line: str
+) -> None:
+    screen, place = TextScreen(), {"session_id": SESSION, "message_id": MessageID("A1")}
+    part = TextPart(id=PartID("prt_1"), **place, text="one ", time=Span(start=1))
+    grown = PartGrew(**place, part_id=part.id, field="text", delta="two", offset=4)
+    screen.feed(PartUpdated(part=part, delta="one "))
+    screen.feed(event)
+    screen.feed(grown)
+    assert capsys.readouterr() == ("one two", "")
+    screen.feed(PartUpdated(part=replace(part, text="one two", time=Span(start=1, end=2))))
+    assert capsys.readouterr() == ("\n", f"{line}\n")
 
 
 def test_an_intermediate_summary_is_not_taken_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:

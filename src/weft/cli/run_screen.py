@@ -137,8 +137,7 @@ class TextScreen:
                 self._end_text()
                 self._print(self._paint.yellow(f"retry at {format_time_of_day(until)}: {sanitize(message)}"))
             case SessionWarned(message=message):
-                self._end_text()
-                self._print(f"{self._paint.yellow('warning:')} {sanitize(message)}")
+                self._print_between_texts(f"{self._paint.yellow('warning:')} {sanitize(message)}")
             case SessionFailed(error=error) if error is not None:
                 self._end_text()
                 self._print(f"{self._paint.red('error:')} {sanitize(describe_failure(error))}")
@@ -206,12 +205,11 @@ class TextScreen:
     # --- calls ---
 
     def _print_call(self, part: ToolPart) -> None:
-        self._end_text()
         error = find_call_error(part)
         if error is not None or not isinstance(part.state, CompletedState):
-            self._print(f"{self._format_head(part)} {self._paint.red(sanitize(error or ''))}")
+            self._print_between_texts(f"{self._format_head(part)} {self._paint.red(sanitize(error or ''))}")
             return
-        self._print(f"{self._format_head(part)} {self._paint.dim(sanitize(format_call(part)))}")
+        self._print_between_texts(f"{self._format_head(part)} {self._paint.dim(sanitize(format_call(part)))}")
         diff = part.state.metadata.get("diff")
         if isinstance(diff, str) and diff.strip():
             self._print_indented(self._paint.diff(sanitize(strip_diff_header(diff))))
@@ -219,19 +217,22 @@ class TextScreen:
             self._print_indented(self._paint.dim(sanitize(shorten(strip_tags(part.tool, part.state.output)))))
 
     def _print_child_call(self, part: ToolPart, what: str) -> None:
-        line = f"  {self._paint.dim(f'· {get_called_tool(part).capitalize().ljust(NAME_WIDTH)}')} {what}"
-        # A child session may work while the text of its parent is streamed: print its lines when that text ends.
-        if self._streamed_part is None:
-            self._print(line)
-        else:
-            self._delayed_lines.append(line)
+        name = self._paint.dim(f"· {get_called_tool(part).capitalize().ljust(NAME_WIDTH)}")
+        self._print_between_texts(f"  {name} {what}")
 
     def _format_head(self, part: ToolPart) -> str:
         return f"{self._paint.blue('|')} {self._paint.bold(get_called_tool(part).capitalize().ljust(NAME_WIDTH))}"
 
     def _print_indented(self, text: str) -> None:
         if text.strip():
-            self._print("\n".join(f"  {line}" for line in text.rstrip("\n").splitlines()))
+            self._print_between_texts("\n".join(f"  {line}" for line in text.rstrip("\n").splitlines()))
+
+    def _print_between_texts(self, text: str) -> None:
+        """Print this now, or when the text that is being streamed ends: calls run and warnings come while the model writes."""
+        if self._streamed_part is None:
+            self._print(text)
+        else:
+            self._delayed_lines.append(text)
 
     def _print(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
