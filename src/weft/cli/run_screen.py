@@ -119,14 +119,19 @@ class TextScreen:
         self._paint = Paint(sys.stderr)
         self._text_to_stderr = text_to_stderr
         self._streamed_part: PartID | None = None
+        self._is_line_open = False  # some of its text was written
+        self._begun_parts: set[PartID] = set()
+        self._answers: set[MessageID] = set()
         self._dimmed = False
         self._delayed_lines: list[str] = []
         self._summaries: set[MessageID] = set()
 
     def feed(self, event: Event) -> None:
         match event:
-            case MessageUpdated(info=AssistantMessage(id=id, summary=True)):
-                self._summaries.add(id)
+            case MessageUpdated(info=AssistantMessage(id=id, summary=is_summary)):
+                self._answers.add(id)
+                if is_summary:
+                    self._summaries.add(id)
             case PartUpdated(part=TextPart(synthetic=False) | ReasoningPart() as part):
                 self._write_part(part, event.delta)
             case PartGrew(part_id=part, delta=delta) if part == self._streamed_part:
@@ -175,16 +180,21 @@ class TextScreen:
     # --- text ---
 
     def _write_part(self, part: TextPart | ReasoningPart, delta: str | None) -> None:
-        if part.time is not None and part.time.end is not None:
-            self._end_text()
-        elif delta is not None and part.id != self._streamed_part:
+        if delta is None and part.message_id in self._answers and not part.ignored:
+            delta = part.text  # events were missed, or the server announces a text before its first piece
+        if delta is not None and part.id not in self._begun_parts:
             self._end_text()
             # The summary of a compaction is for the model, not for the reader of stdout.
             self._dimmed = isinstance(part, ReasoningPart) or part.message_id in self._summaries
             self._streamed_part = part.id
-            self._write(delta)
+            self._begun_parts.add(part.id)
+            if delta:
+                self._write(delta)
+        if part.time is not None and part.time.end is not None:
+            self._end_text()
 
     def _write(self, text: str) -> None:
+        self._is_line_open = True
         if self._dimmed or self._text_to_stderr:
             sys.stderr.write(self._paint.dim(sanitize(text)))
             sys.stderr.flush()
@@ -193,11 +203,11 @@ class TextScreen:
             sys.stdout.flush()
 
     def _end_text(self) -> None:
-        if self._streamed_part is not None:
+        if self._is_line_open:
             stream = sys.stderr if self._dimmed or self._text_to_stderr else sys.stdout
             stream.write("\n")
             stream.flush()
-        self._streamed_part = None
+        self._streamed_part, self._is_line_open = None, False
         for line in self._delayed_lines:
             self._print(line)
         self._delayed_lines.clear()
