@@ -15,7 +15,7 @@ from weft.cli.follow import follow
 from weft.cli.output import Paint, escape_json, write_json
 from weft.cli.run_screen import JsonScreen, TextScreen
 from weft.cli.session_show import format_transcript
-from weft.model.event import MessageUpdated, PartGrew, PartUpdated
+from weft.model.event import Event, MessageUpdated, PartGrew, PartUpdated, SessionWarned
 from weft.model.ids import MessageID, PartID
 from weft.model.part import ReasoningPart, Span, TextPart
 from weft.provider.scripted import Say, UseTool
@@ -63,6 +63,62 @@ def test_a_child_that_works_while_its_parent_streams_does_not_break_the_sentence
     out, err = capsys.readouterr()
 
     assert (out, err) == ("one two\n", "  · Read    t\n")
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (PartUpdated(part=tool_part("A1", 5)), "| Read    t"),
+        (SessionWarned(session_id=SESSION, message="the share is behind"), "warning: the share is behind"),
+    ],
+)
+def test_what_happens_while_a_text_is_streamed_is_printed_after_it(
+    capsys: pytest.CaptureFixture[str], event: Event, line: str
+) -> None:
+    screen, place = TextScreen(), {"session_id": SESSION, "message_id": MessageID("A1")}
+    part = TextPart(id=PartID("prt_1"), **place, text="one ", time=Span(start=1))
+    grown = PartGrew(**place, part_id=part.id, field="text", delta="two", offset=4)
+    screen.feed(PartUpdated(part=part, delta="one "))
+    screen.feed(event)
+    screen.feed(grown)
+    assert capsys.readouterr() == ("one two", "")
+    screen.feed(PartUpdated(part=replace(part, text="one two", time=Span(start=1, end=2))))
+    assert capsys.readouterr() == ("\n", f"{line}\n")
+
+
+def test_a_text_that_began_while_events_were_missed_is_printed_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen, place = TextScreen(), {"session_id": SESSION, "message_id": MessageID("A1")}
+    whole = TextPart(id=PartID("prt_1"), **place, text="one", time=Span(start=1, end=2))
+    begun = TextPart(id=PartID("prt_2"), **place, text="two ", time=Span(start=3))
+    discarded = TextPart(id=PartID("prt_3"), **place, text="no", ignored=True, time=Span(start=1, end=2))
+    # A prompt, or an answer that a dead run left open: its parts are closed before the message is.
+    screen.feed(PartUpdated(part=replace(whole, id=PartID("prt_0"), message_id=MessageID("U1"))))
+    screen.feed(MessageUpdated(info=assistant_message("A1", 1, "U1").info))
+    screen.feed(PartUpdated(part=discarded))
+    screen.feed(PartUpdated(part=whole))
+    screen.feed(PartUpdated(part=whole))
+    screen.feed(PartUpdated(part=begun))
+    screen.feed(PartGrew(**place, part_id=begun.id, field="text", delta="three", offset=4))
+    screen.feed(PartUpdated(part=replace(begun, text="two three", time=Span(start=3, end=4))))
+
+    assert capsys.readouterr() == ("one\ntwo three\n", "")
+
+
+def test_a_text_that_begins_empty_is_printed_as_it_grows(capsys: pytest.CaptureFixture[str]) -> None:
+    """OpenCode 1.18 sends it in this way, with reasoning that stays empty."""
+    screen, place = TextScreen(), {"session_id": SESSION, "message_id": MessageID("A1")}
+    thought = ReasoningPart(id=PartID("prt_1"), **place, text="", time=Span(start=1))
+    part = TextPart(id=PartID("prt_2"), **place, text="", time=Span(start=2))
+    screen.feed(MessageUpdated(info=assistant_message("A1", 1, "U1").info))
+    screen.feed(PartUpdated(part=thought))
+    screen.feed(PartUpdated(part=replace(thought, time=Span(start=1, end=2))))
+    screen.feed(PartUpdated(part=part))
+    screen.feed(PartGrew(**place, part_id=part.id, field="text", delta="one", offset=0))
+    screen.feed(PartUpdated(part=replace(part, text="one", time=Span(start=2, end=3))))
+
+    assert capsys.readouterr() == ("one\n", "")
 
 
 def test_an_intermediate_summary_is_not_taken_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:

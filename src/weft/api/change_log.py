@@ -20,7 +20,7 @@ class ChangeLog(Protocol):
     """What changed last in a store that one server uses.
 
     * Every change has a position. The log keeps the last ones.
-    * `position` says how far this process has published: everything that it stored up to there.
+    * This process has published everything that it stored up to `position`.
     * `register` notes that a server of this name begins. Its name must be new.
     * `read` returns what a listener of `server` missed, if it had received everything up to the position `after`: events that lead
       from there to what is stored now. An event may contain what the listener knew already. It raises `CursorLostError` if the log

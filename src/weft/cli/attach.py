@@ -392,7 +392,8 @@ class AttachConsole:
         if self._awaited and failure is not None:
             self._keep_code(to_failure_code(failure))
         self._awaited = ""
-        self._screen, self._tally = TextScreen(), RunTally(self._tally.session)
+        # The screen stays: it knows what it has printed, which a server may send again after a restart.
+        self._tally = RunTally(self._tally.session)
         self._idle.set()
         self._print_prompt()
 

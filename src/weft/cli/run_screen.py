@@ -119,14 +119,19 @@ class TextScreen:
         self._paint = Paint(sys.stderr)
         self._text_to_stderr = text_to_stderr
         self._streamed_part: PartID | None = None
+        self._is_line_open = False  # some of its text was written
+        self._begun_parts: set[PartID] = set()
+        self._answers: set[MessageID] = set()
         self._dimmed = False
         self._delayed_lines: list[str] = []
         self._summaries: set[MessageID] = set()
 
     def feed(self, event: Event) -> None:
         match event:
-            case MessageUpdated(info=AssistantMessage(id=id, summary=True)):
-                self._summaries.add(id)
+            case MessageUpdated(info=AssistantMessage(id=id, summary=is_summary)):
+                self._answers.add(id)
+                if is_summary:
+                    self._summaries.add(id)
             case PartUpdated(part=TextPart(synthetic=False) | ReasoningPart() as part):
                 self._write_part(part, event.delta)
             case PartGrew(part_id=part, delta=delta) if part == self._streamed_part:
@@ -137,8 +142,7 @@ class TextScreen:
                 self._end_text()
                 self._print(self._paint.yellow(f"retry at {format_time_of_day(until)}: {sanitize(message)}"))
             case SessionWarned(message=message):
-                self._end_text()
-                self._print(f"{self._paint.yellow('warning:')} {sanitize(message)}")
+                self._print_between_texts(f"{self._paint.yellow('warning:')} {sanitize(message)}")
             case SessionFailed(error=error) if error is not None:
                 self._end_text()
                 self._print(f"{self._paint.red('error:')} {sanitize(describe_failure(error))}")
@@ -176,16 +180,21 @@ class TextScreen:
     # --- text ---
 
     def _write_part(self, part: TextPart | ReasoningPart, delta: str | None) -> None:
-        if part.time is not None and part.time.end is not None:
-            self._end_text()
-        elif delta is not None and part.id != self._streamed_part:
+        if delta is None and part.message_id in self._answers and not part.ignored:
+            delta = part.text  # events were missed, or the server announces a text before its first piece
+        if delta is not None and part.id not in self._begun_parts:
             self._end_text()
             # The summary of a compaction is for the model, not for the reader of stdout.
             self._dimmed = isinstance(part, ReasoningPart) or part.message_id in self._summaries
             self._streamed_part = part.id
-            self._write(delta)
+            self._begun_parts.add(part.id)
+            if delta:
+                self._write(delta)
+        if part.time is not None and part.time.end is not None:
+            self._end_text()
 
     def _write(self, text: str) -> None:
+        self._is_line_open = True
         if self._dimmed or self._text_to_stderr:
             sys.stderr.write(self._paint.dim(sanitize(text)))
             sys.stderr.flush()
@@ -194,11 +203,11 @@ class TextScreen:
             sys.stdout.flush()
 
     def _end_text(self) -> None:
-        if self._streamed_part is not None:
+        if self._is_line_open:
             stream = sys.stderr if self._dimmed or self._text_to_stderr else sys.stdout
             stream.write("\n")
             stream.flush()
-        self._streamed_part = None
+        self._streamed_part, self._is_line_open = None, False
         for line in self._delayed_lines:
             self._print(line)
         self._delayed_lines.clear()
@@ -206,12 +215,11 @@ class TextScreen:
     # --- calls ---
 
     def _print_call(self, part: ToolPart) -> None:
-        self._end_text()
         error = find_call_error(part)
         if error is not None or not isinstance(part.state, CompletedState):
-            self._print(f"{self._format_head(part)} {self._paint.red(sanitize(error or ''))}")
+            self._print_between_texts(f"{self._format_head(part)} {self._paint.red(sanitize(error or ''))}")
             return
-        self._print(f"{self._format_head(part)} {self._paint.dim(sanitize(format_call(part)))}")
+        self._print_between_texts(f"{self._format_head(part)} {self._paint.dim(sanitize(format_call(part)))}")
         diff = part.state.metadata.get("diff")
         if isinstance(diff, str) and diff.strip():
             self._print_indented(self._paint.diff(sanitize(strip_diff_header(diff))))
@@ -219,19 +227,22 @@ class TextScreen:
             self._print_indented(self._paint.dim(sanitize(shorten(strip_tags(part.tool, part.state.output)))))
 
     def _print_child_call(self, part: ToolPart, what: str) -> None:
-        line = f"  {self._paint.dim(f'· {get_called_tool(part).capitalize().ljust(NAME_WIDTH)}')} {what}"
-        # A child session may work while the text of its parent is streamed: print its lines when that text ends.
-        if self._streamed_part is None:
-            self._print(line)
-        else:
-            self._delayed_lines.append(line)
+        name = self._paint.dim(f"· {get_called_tool(part).capitalize().ljust(NAME_WIDTH)}")
+        self._print_between_texts(f"  {name} {what}")
 
     def _format_head(self, part: ToolPart) -> str:
         return f"{self._paint.blue('|')} {self._paint.bold(get_called_tool(part).capitalize().ljust(NAME_WIDTH))}"
 
     def _print_indented(self, text: str) -> None:
         if text.strip():
-            self._print("\n".join(f"  {line}" for line in text.rstrip("\n").splitlines()))
+            self._print_between_texts("\n".join(f"  {line}" for line in text.rstrip("\n").splitlines()))
+
+    def _print_between_texts(self, text: str) -> None:
+        """Print this now, or when the text that is being streamed ends: calls run and warnings come while the model writes."""
+        if self._streamed_part is None:
+            self._print(text)
+        else:
+            self._delayed_lines.append(text)
 
     def _print(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

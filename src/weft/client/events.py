@@ -173,9 +173,8 @@ class SessionTracker:
             if known.info is not None and known.info != info:
                 yield SessionUpdated(info=info)
             status = state.status.get(id, Idle())
-            if not isinstance(
-                status, Idle
-            ):  # what follows is shown as part of a run, its end after everything else
+            # What follows is shown as part of the run. The end of a run comes last, below.
+            if not isinstance(status, Idle):
                 yield from _diff_status(id, known, status)
             yield from _diff_messages(id, known, state.messages.get(id, []))
         for permission in state.permissions:

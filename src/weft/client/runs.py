@@ -450,9 +450,8 @@ class RemotePermissions(RemoteRuns):
             return
         if grant != DEFAULT_GRANT_TERMS:
             require_weft(self._connection, "a grant with a scope or an expiry")
-        if id not in {
-            each.id for each in await self.list_permissions()
-        }:  # OpenCode accepts a reply to any id
+        # OpenCode accepts a reply to any id.
+        if id not in {each.id for each in await self.list_permissions()}:
             raise NotFoundError("permission request", id)
         await self._connection.send(post(path, body), bool)
 

@@ -43,7 +43,7 @@ def has_json_type(value: Any, kind: inspect.Type) -> bool:
 
 
 def fits_type(value: Any, kind: inspect.Type) -> bool:
-    """Return True if a value fits the schema."""
+    """Return True if a value fits the schema. Of objects, lists and unions only the JSON type is checked."""
     if not has_json_type(value, kind):
         return False
     match kind:
@@ -325,6 +325,7 @@ class _Checker:
     def _visit_permission(self, value: Any, path: KeyPath) -> dict[str, Any]:
         if not isinstance(value, dict):
             return {"*": self._check_action(value, path)}
+        # OpenCode adds the key `__originalKeys`, the order of the others, and its clients may send it back.
         return {
             key: {
                 pattern: self._check_action(action, (*path, key, pattern)) for pattern, action in item.items()

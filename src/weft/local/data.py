@@ -99,9 +99,8 @@ class LocalData:
         id = SessionID(check_id("session", session))
         await self._runtime.journal.flush()
         proof = await self._check(id)
-        for _ in range(
-            ATTEMPTS
-        ):  # a write in between may look like a fault; a real one is still there the next time
+        # A write in between may look like a fault. A real one is still there the next time.
+        for _ in range(ATTEMPTS):
             before, proof = proof, await self._check(id) if proof.verdict == "faulty" else proof
             if proof == before:
                 break

@@ -533,8 +533,6 @@ class SessionView:
             return
         self._calls.pop(part.id, None)
         self._ended.add(part.id)
-        if not child:
-            self._end_text()
         self.add(to_call_item(part, child=child))
 
     def _feed_patch(self, part: PatchPart) -> None:

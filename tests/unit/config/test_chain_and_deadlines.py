@@ -9,7 +9,7 @@ from weft.errors import ConfigError
 from weft.local.models import make_adapters, to_provider_deadlines
 from weft.local.open import to_deadlines
 from weft.model.part import ModelRef
-from weft.provider.endpoint import StreamDeadlines as Waits
+from weft.provider.endpoint import StreamDeadlines
 from weft.run.runtime import RunDeadlines
 
 A, B, C = (ModelRef(provider_id="mill", model_id=name) for name in "abc")
@@ -44,13 +44,13 @@ def test_a_single_model_in_a_later_layer_replaces_a_whole_chain(home: Home) -> N
 
 def test_deadlines_have_generous_defaults_and_are_set_one_by_one(home: Home) -> None:
     assert to_deadlines(Config()) == RunDeadlines(tool=3600, turn=21600)
-    assert to_provider_deadlines(Config()) == Waits(connect=30, first_byte=60, between=120)
+    assert to_provider_deadlines(Config()) == StreamDeadlines(connect=30, first_byte=60, between=120)
 
     said = '{"experimental": {"weft": {"deadlines": {"turn": 900, "firstByte": 20, "chunk": 7}}}}'
     home.write(home.project / "opencode.json", said)
     config = home.load().config
     assert to_deadlines(config) == RunDeadlines(tool=3600, turn=900)
-    assert to_provider_deadlines(config) == Waits(connect=30, first_byte=20, between=7)
+    assert to_provider_deadlines(config) == StreamDeadlines(connect=30, first_byte=20, between=7)
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,20 @@ def test_the_calls_of_a_child_wait_for_the_end_of_the_text_and_are_counted() -> 
     assert view.status.spent.cost == Decimal("0.5")
 
 
+def test_a_call_that_ends_while_a_text_is_streamed_follows_the_whole_text() -> None:
+    view = start()
+    view.take_settled()
+    view.feed(PartUpdated(part=text("A1", "a ", time=Span(start=1))))
+    view.feed(PartUpdated(part=tool_part("A1", 3)))
+    view.feed(growth("sentence", 2))
+    assert view.take_settled() == []
+    view.feed(PartUpdated(part=text("A1", "a sentence", time=Span(start=1, end=2))))
+    assert view.take_settled() == [
+        AnswerItem(block=block("a sentence"), first=True),
+        CallItem(tool="read", title="t", ms=1, output="out"),
+    ]
+
+
 def test_failures_warnings_retries_reasoning_and_todos_are_shown() -> None:
     view = start()
     view.take_settled()

@@ -169,9 +169,8 @@ class CreationOrder:
             with try_lock(self._layout.lock(LOCK)) as mine:
                 if not mine:
                     return None
-                make_directory(
-                    directory
-                )  # before the documents are read: from now on, writers report changes
+                # Before the documents are read: from now on, writers report changes.
+                make_directory(directory)
                 changes, known = _read(f"{directory}/{CHANGES}"), _load(path)
                 entries, _ = self._merge(project, known.entries if known else (), changes)
                 write_atomic(path, msgspec.json.encode(entries), temp=f"{path}~", flush=True)

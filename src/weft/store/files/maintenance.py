@@ -258,6 +258,7 @@ class FileRepairer:
             return SetAside()
 
     def _set_session_aside(self, id: SessionID, project: ProjectID, path: str) -> SetAside:
+        """Move a document of a session to the backup. If the session has no other one, make it again from the messages."""
         with self._backup.holding(session_lock(id)) as held:
             self._backup.move_here(path)
             if self._tree.find_session(id) is not None:

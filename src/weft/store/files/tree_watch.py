@@ -141,7 +141,7 @@ class WatchedTree(Tree):
         facts = None if others else _examine(directory, names)
         if facts is None:
             return None
-        known.size = 0
+        known.size = 0  # the list that it had is replaced, and must not be counted with the new one
         if facts.size + sum(each.size for each in list(self._lists.values())) > self._max_bytes:
             return None
         sessions = self._read_sessions(project, list(facts.names))

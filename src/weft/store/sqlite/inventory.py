@@ -70,6 +70,7 @@ def iterate_documents(reader: SqliteReader, *kinds: str) -> Iterator[list[Stored
             yield [
                 StoredDocument(
                     kind,
+                    # The key of a value is stored as bytes (`to_key_bytes`).
                     id if isinstance(id, str) else id[:-1].decode().replace("\x00", "/"),
                     session,
                     project or "",
@@ -93,7 +94,7 @@ def find_damage(reader: SqliteReader) -> list[Damage]:
 
 
 def list_large(reader: SqliteReader, on_progress: ProgressCallback) -> Iterator[tuple[StoredDocument, bytes]]:
-    """Yield the documents whose diffs contain whole files, and what they are without them."""
+    """Yield each document whose diffs contain whole files, with its smaller form without these files."""
     seen = 0
     for documents in iterate_documents(reader, "diff", "message"):
         for each in documents:

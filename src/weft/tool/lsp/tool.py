@@ -12,7 +12,8 @@ from weft.tool.language_servers import to_uri
 from weft.tool.paths import ToolPath, format_title, resolve_path
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0
-MAX_SYMBOLS: Final = 10  # of a workspace; as many results of any operation are in the metadata
+# As many symbols of a workspace are returned, and as many results of any operation are put into the metadata.
+MAX_SYMBOLS: Final = 10
 
 _METHODS: Final = {
     "goToDefinition": "textDocument/definition",
@@ -68,7 +69,9 @@ async def _request_results(
             return await request(path, method, {**document_position, "context": {"includeDeclaration": True}})
         case "incomingCalls" | "outgoingCalls":
             items = await request(path, _METHODS["prepareCallHierarchy"], document_position)
-            return None if items is None else await request(path, method, {"item": items[0]}) if items else []
+            if not items:  # no server, or nothing that can be called is there
+                return items
+            return await request(path, method, {"item": items[0]})
         case "goToDefinition" | "hover" | "goToImplementation" | "prepareCallHierarchy":
             return await request(path, method, document_position)
 
