@@ -22,7 +22,7 @@ MAX_FAILED_CALLS = 10  # in a row
 LOOP_TEXTS = 4  # identical texts in a row, each followed by a call
 MIN_TEXT_LENGTH = 20  # shorter texts repeat naturally
 # What a call says about itself, by tool. It does nothing, and models word it anew each time.
-LABELS = {"bash": "description", "task": "description"}
+LABELS = {"bash": "description"}
 BLOCKED_PREFIX = "This call was not carried out:"
 
 
