@@ -307,6 +307,23 @@ async def test_a_session_of_another_directory_cannot_be_undone_from_here(root: P
     assert text(root / "a.txt") == "two\n"
 
 
+async def test_what_another_process_did_while_a_command_ran_is_not_undone(root: Path) -> None:
+    ready, done = root.parent / "ready", root.parent / "done"
+    command = f"touch '{ready}'; until [ -e '{done}' ]; do sleep 0.01; done; echo mine > mine.txt"
+    async with open_undo_harness(root) as harness:
+        running = asyncio.create_task(harness.run_step(call_bash(command)))
+        async with open_undo_harness(root) as other:  # it has ended when the command ends
+            while not ready.exists():  # noqa: ASYNC110  a command makes it
+                await asyncio.sleep(0.01)
+            await other.run_step(call_write(root / "theirs.txt", "theirs\n"))
+        done.touch()
+
+        assert await harness.undo(await running) == {"mine.txt": "uncovered", "theirs.txt": "uncovered"}
+        assert text(root / "theirs.txt") == "theirs\n"
+        alone = await harness.run_step(call_bash("echo more > more.txt"))
+        assert await harness.undo(alone) == {"more.txt": "removed"}
+
+
 # --- missing snapshots ---
 
 
