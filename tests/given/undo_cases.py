@@ -214,6 +214,35 @@ async def command_links(harness: UndoHarness) -> MessageID:
 
 
 @case(
+    "a command moves a directory and leaves a link in its place",
+    undo={"deep": "removed", "deep/in/c.txt": "restored", "shallow/in/c.txt": "removed"},
+    redo={"deep": "restored", "deep/in/c.txt": "removed", "shallow/in/c.txt": "restored"},
+)
+async def command_links_directory(harness: UndoHarness) -> MessageID:
+    return await harness.run_step(call_bash("mv deep shallow; ln -s shallow deep"))
+
+
+@case(
+    "a command renames a file and changes it",
+    undo={"a.txt": "restored", "z.txt": "removed"},
+    redo={"a.txt": "removed", "z.txt": "restored"},
+)
+async def command_renames_and_edits(harness: UndoHarness) -> MessageID:
+    return await harness.run_step(call_bash("mv a.txt z.txt; echo agent >> z.txt"))
+
+
+@case(
+    "a command changes a file and gives it back its old time",
+    undo={"a.txt": "restored"},
+    redo={"a.txt": "restored"},
+)
+async def command_keeps_time(harness: UndoHarness) -> MessageID:
+    return await harness.run_step(
+        call_bash("touch -r a.txt .git/time; echo agent > a.txt; touch -r .git/time a.txt; rm .git/time")
+    )
+
+
+@case(
     "a command turns a file into a directory",
     undo={"a.txt": "restored", "a.txt/in": "removed"},
     redo={"a.txt": "removed", "a.txt/in": "restored"},
@@ -517,6 +546,26 @@ async def tool_and_command_edit_ignored(harness: UndoHarness) -> MessageID:
     return await harness.run_turn(
         [call_read(log)], [call_edit(log, "ignored", "agent")], [call_bash("echo more >> kept.log")]
     )
+
+
+@case(
+    "a command changes an ignored file, and git does not ignore it any more",
+    undo={".gitignore": "restored", "kept.log": "uncovered"},
+    left={"kept.log": b"ignored\nagent\n"},
+    redo={".gitignore": "restored"},
+    then="what it contained before is not known: it stays as it is",
+)
+async def command_tracks_ignored(harness: UndoHarness) -> MessageID:
+    return await harness.run_step(call_bash("sed -i /log/d .gitignore; echo agent >> kept.log"))
+
+
+@case(
+    "a command moves an ignored file to a name that is not ignored, and changes it",
+    undo={"kept.txt": "uncovered"},
+    left={"kept.txt": b"ignored\nagent\n", "kept.log": None},
+)
+async def command_moves_ignored(harness: UndoHarness) -> MessageID:
+    return await harness.run_step(call_bash("mv kept.log kept.txt; echo agent >> kept.txt"))
 
 
 @case(

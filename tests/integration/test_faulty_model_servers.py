@@ -210,6 +210,18 @@ async def test_a_refused_request_costs_nothing(name: str) -> None:
         assert (failed.cost, failed.priced, failed.counted) == (0, True, True)
 
 
+@pytest.mark.parametrize("name", WIRES)
+async def test_an_answer_that_cannot_be_read_may_have_cost_something(name: str) -> None:
+    async with open_session(name) as (engine, harness):
+        for _ in range(6):
+            harness.server.send(harness.server.dialect.wrapped(b"{nonsense}"))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = (await engine.api.prompt(session, text_prompt("go"))).info
+        assert isinstance(failed, AssistantMessage)
+        assert isinstance(failed.error, ApiFailure)
+        assert (failed.cost, failed.priced, failed.counted) == (0, False, False)
+
+
 async def test_the_cost_of_an_attempt_that_got_no_answer_is_unknown_even_if_the_next_one_is_answered() -> (
     None
 ):

@@ -17,6 +17,7 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
+from given.failing_disk import limit_file_size
 from given.small_vfs import SmallVfs
 from weft.errors import (
     ClosedError,
@@ -289,6 +290,13 @@ def test_a_directory_that_cannot_be_written_can_be_read() -> None:
         "damage": [],
         "refused": [refused, refused],
     }
+
+
+async def test_a_database_can_be_read_where_no_file_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    await fill(path)
+    with limit_file_size(0):
+        assert [each.id for each in open_reader(f"sqlite:{path}").list_sessions()] == [SESSION]
 
 
 async def fill(path: Path) -> None:

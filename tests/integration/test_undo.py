@@ -28,8 +28,9 @@ from weft.errors import (
     SnapshotMissingError,
 )
 from weft.host.paths import paths_from
+from weft.local.api import LocalApi
 from weft.model.diff import FileDiff, FileFate
-from weft.model.event import MessageUpdated, PartUpdated, SessionDiffed, SessionUpdated
+from weft.model.event import MessageUpdated, PartUpdated, SessionDiffed, SessionUpdated, SessionWarned
 from weft.model.ids import MessageID, PartID
 from weft.model.input import SessionInput, ShellInput
 from weft.model.message import UserMessage
@@ -38,7 +39,7 @@ from weft.model.session import SessionRevert, SessionSummary, Todo, get_weft_dat
 from weft.session.revert_point import NO_SNAPSHOT, ONLY_OPENCODE_SNAPSHOT
 from weft.snapshot.location import SnapshotLocation, list_locations
 from weft.snapshot.objects import list_pins, list_sessions
-from weft.undo.revert import OUTSIDE_CAUTION
+from weft.undo.revert import NO_SNAPSHOTS_CAUTION, OUTSIDE_CAUTION
 
 
 @pytest.fixture
@@ -306,6 +307,23 @@ async def test_a_session_of_another_directory_cannot_be_undone_from_here(root: P
     assert text(root / "a.txt") == "two\n"
 
 
+async def test_what_another_process_did_while_a_command_ran_is_not_undone(root: Path) -> None:
+    ready, done = root.parent / "ready", root.parent / "done"
+    command = f"touch '{ready}'; until [ -e '{done}' ]; do sleep 0.01; done; echo mine > mine.txt"
+    async with open_undo_harness(root) as harness:
+        running = asyncio.create_task(harness.run_step(call_bash(command)))
+        async with open_undo_harness(root) as other:  # it has ended when the command ends
+            while not ready.exists():  # noqa: ASYNC110  a command makes it
+                await asyncio.sleep(0.01)
+            await other.run_step(call_write(root / "theirs.txt", "theirs\n"))
+        done.touch()
+
+        assert await harness.undo(await running) == {"mine.txt": "uncovered", "theirs.txt": "uncovered"}
+        assert text(root / "theirs.txt") == "theirs\n"
+        alone = await harness.run_step(call_bash("echo more > more.txt"))
+        assert await harness.undo(alone) == {"more.txt": "removed"}
+
+
 # --- missing snapshots ---
 
 
@@ -345,8 +363,30 @@ async def test_without_snapshots_nothing_is_recorded_and_undo_says_so(root: Path
         done = await harness.api.revert(harness.session, prompt)
 
         assert done.files == (FileFate(file=str(root / "a.txt"), fate="uncovered", reason=NO_SNAPSHOT),)
-        assert done.caution == OUTSIDE_CAUTION
+        # It cannot name `b.txt`, but says that commands may have changed more.
+        assert done.caution == f"{OUTSIDE_CAUTION}, {NO_SNAPSHOTS_CAUTION} (snapshots are switched off)"
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("two\n", "two\n")
+
+
+async def test_a_person_is_warned_once_when_snapshots_cannot_be_written_any_more(root: Path) -> None:
+    write(Path(paths_from(os.environ).data) / "weft/snapshot", "something else\n")
+    warnings: list[str] = []
+
+    async def listen(api: LocalApi) -> None:
+        warned = (each.event.message async for each in api.events() if isinstance(each.event, SessionWarned))
+        async for message in warned:
+            warnings.append(message)  # noqa: PERF401  it never ends
+
+    async with open_undo_harness(root) as harness, asyncio.TaskGroup() as tasks:
+        listening = tasks.create_task(listen(harness.api))
+        await asyncio.sleep(0)
+        prompt = await harness.run_step(call_bash("echo two > a.txt"), call_bash("echo two > b.txt"))
+        listening.cancel()
+
+        assert await harness.undo(prompt) == {}
+    assert [each.partition("(")[0] for each in warnings] == [
+        "what tools change from now on cannot be undone: snapshots cannot be written "
+    ]
 
 
 async def test_an_answer_without_calls_scans_no_files(root: Path) -> None:

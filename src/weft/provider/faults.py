@@ -326,8 +326,15 @@ def make_silence_error(message: str) -> ProviderError:
     return error
 
 
+def make_unreadable_error(message: str, *, body: str = "") -> ProviderError:
+    """Make an error for an answer that cannot be understood. The model gave it, so it may be charged."""
+    error = make_error("protocol", message, body=body)
+    error.may_be_charged = True
+    return error
+
+
 def make_nameless_call_error() -> ProviderError:
-    return make_error("protocol", "the model called a tool without a name")
+    return make_unreadable_error("the model called a tool without a name")
 
 
 def parse_error(status: int | None, headers: Mapping[str, str], body: bytes | str) -> ProviderError:

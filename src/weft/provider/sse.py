@@ -8,7 +8,7 @@ from msgspec import Struct
 from weft.errors import DocumentError, ProviderError
 from weft.model.wire import parse
 from weft.provider.body import to_bytes
-from weft.provider.faults import MAX_BODY_LENGTH, make_error
+from weft.provider.faults import MAX_BODY_LENGTH, make_unreadable_error
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class SseReader:
 
 
 def make_too_large_error(limit: int) -> ProviderError:
-    return make_error("protocol", f"the server sent an event of more than {limit} bytes")
+    return make_unreadable_error(f"the server sent an event of more than {limit} bytes")
 
 
 def decode_event(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
@@ -136,6 +136,6 @@ def decode_event(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         return decoder.decode(to_bytes(parse(data, where="event")))
     except (DocumentError, msgspec.MsgspecError, TypeError, RecursionError) as error:
         text = data[:MAX_BODY_LENGTH].decode(errors="replace")
-        raise make_error(
-            "protocol", f"the server sent an event that cannot be read: {error}", body=text
+        raise make_unreadable_error(
+            f"the server sent an event that cannot be read: {error}", body=text
         ) from error

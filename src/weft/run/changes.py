@@ -18,6 +18,7 @@ from weft.model.transcript import Transcript
 from weft.run.processor import Processor
 from weft.run.runtime import Runtime
 from weft.session.revert_point import get_patch_trees, list_patches
+from weft.snapshot.contract import Coverage
 from weft.tool.contract import AskPermission, ToolContext, WatchChanges
 
 TASK_TOOL = "task"
@@ -36,6 +37,7 @@ class AnswerChanges:
         self._transcript = transcript
         self._patches: list[Patch] = []
         self._close_lock = asyncio.Lock()
+        self._has_warned = False
 
     @property
     def _session(self) -> SessionID:
@@ -46,12 +48,14 @@ class AnswerChanges:
 
         @asynccontextmanager
         async def watch(*files: str) -> AsyncIterator[None]:
+            before = self._snapshots.coverage()
             window = self._snapshots.watch(self._session, files or None, call_id)
             await window.__aenter__()
             try:
                 yield
             finally:
                 await run_to_completion(self._close(window, call_id))
+                await self._warn_if_stopped(before)
 
         return watch
 
@@ -60,6 +64,14 @@ class AnswerChanges:
         async with self._close_lock:
             await window.__aexit__(None, None, None)
             await self.take(call_id)
+
+    async def _warn_if_stopped(self, before: Coverage) -> None:
+        """Warn the person if recording failed during a call: nothing that tools change is recorded from now on."""
+        now = self._snapshots.coverage()
+        if now.extent == "none" and before.extent != "none" and not self._has_warned:
+            self._has_warned = True  # a concurrent call may see the same failure
+            warning = f"what tools change from now on cannot be undone: {now.reason}"
+            await self._runtime.journal.commit(SessionWarned(session_id=self._session, message=warning))
 
     async def take(self, call_id: str = "") -> None:
         """Store the changes since the last call of this method, for a tool call if it is known which one made them."""

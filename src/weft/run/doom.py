@@ -21,11 +21,13 @@ MAX_INVALID_CALLS = 4  # in a row
 MAX_FAILED_CALLS = 10  # in a row
 LOOP_TEXTS = 4  # identical texts in a row, each followed by a call
 MIN_TEXT_LENGTH = 20  # shorter texts repeat naturally
+# What a call says about itself, by tool. It does nothing, and models word it anew each time.
+LABELS = {"bash": "description"}
 BLOCKED_PREFIX = "This call was not carried out:"
 
 
 class PastCall(Struct, frozen=True):
-    """A call that was made. `outcome` is its output or error; None while it runs."""
+    """A call that was made. `input` lacks what it says about itself. `outcome` is its output or error; None while it runs."""
 
     tool: str
     input: dict[str, Any]
@@ -76,11 +78,15 @@ def list_calls(
 def _to_past_call(part: ToolPart, state: RunningState | CompletedState | ErrorState) -> PastCall:
     match state:
         case RunningState():
-            return PastCall(part.tool, state.input, None)
+            return PastCall(part.tool, _without_label(part.tool, state.input), None)
         case CompletedState():
-            return PastCall(part.tool, state.input, state.output)
+            return PastCall(part.tool, _without_label(part.tool, state.input), state.output)
         case ErrorState():
-            return PastCall(part.tool, state.input, state.error, failed=True)
+            return PastCall(part.tool, _without_label(part.tool, state.input), state.error, failed=True)
+
+
+def _without_label(tool: str, input: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in input.items() if name != LABELS.get(tool)}
 
 
 def list_recent_texts(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[str]:
@@ -99,7 +105,7 @@ def find_loop(
     calls: Sequence[PastCall], tool: str, input: dict[str, Any], texts: Sequence[str] = ()
 ) -> CallLoop | None:
     """Return the loop that this call would continue, or None. Blocked calls do not count."""
-    return _find_repetition(calls, tool, input) or _find_stall(calls, tool, texts)
+    return _find_repetition(calls, tool, _without_label(tool, input)) or _find_stall(calls, tool, texts)
 
 
 def _find_stall(calls: Sequence[PastCall], tool: str, texts: Sequence[str]) -> CallLoop | None:

@@ -7,8 +7,9 @@ import secrets
 import stat
 import struct
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import groupby
 from typing import Final
 
@@ -178,11 +179,9 @@ def find_birth_time(path: bytes) -> int | None:
     birth: object = getattr(os.lstat(path), "st_birthtime", None)
     if isinstance(birth, float):
         return int(birth * 1_000_000_000)
-    import ctypes  # noqa: PLC0415  slow to import, and few files are asked for it
+    import ctypes  # noqa: PLC0415  slow to import, and not every scan finds new files
 
-    try:
-        statx = ctypes.CDLL(None, use_errno=True).statx
-    except (OSError, AttributeError):
+    if (statx := _find_statx()) is None:
         return None
     status = ctypes.create_string_buffer(_STATX_BYTES)
     failed = statx(_AT_FDCWD, ctypes.c_char_p(path), _NO_FOLLOW, _BIRTH_TIME, status)
@@ -191,6 +190,17 @@ def find_birth_time(path: bytes) -> int | None:
         return None
     seconds, nanoseconds = struct.unpack_from("=qI", status, _STATX_BIRTH)
     return int(seconds) * 1_000_000_000 + int(nanoseconds)
+
+
+@cache
+def _find_statx() -> Callable[..., int] | None:
+    """Return the system's function that knows birth times, if it has one."""
+    import ctypes  # noqa: PLC0415  slow to import
+
+    try:
+        return ctypes.CDLL(None, use_errno=True).statx
+    except (OSError, AttributeError):
+        return None
 
 
 def _read(name: bytes, directory: int, limit: int) -> tuple[FileEntry, bytes, Stamp]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from weft.errors import GitError
+from weft.errors import GitError, StoreError
 from weft.host.files import Disk, hold_lock
 from weft.host.now import now
 from weft.host.tasks import open_tasks, run_to_completion
@@ -199,7 +199,7 @@ class GitSnapshots:
                 return await self._watcher.open_some(session, files, call)
             return await self._watcher.open_all(session, await self._wait_for_scan(), call)
         except OSError as error:
-            self._off_reason = f"snapshots cannot be written: {error}"
+            self._off_reason = f"snapshots cannot be written ({error.strerror or error})"
             return None
 
     async def _close_call(self, call: WatchedCall) -> None:
@@ -209,7 +209,7 @@ class GitSnapshots:
             else:
                 await self._watcher.close_some(call)
         except OSError as error:
-            self._off_reason = f"snapshots cannot be written: {error}"
+            self._off_reason = f"snapshots cannot be written ({error.strerror or error})"
             # The call stays open in the ledger. What changes from now on until this process ends is not the call's.
             await self._dismiss_witness()
 
@@ -384,7 +384,13 @@ class GitSnapshots:
     async def pin(self, session: SessionID, trees: Sequence[Tree]) -> None:
         from weft.snapshot.objects import pin_trees  # noqa: PLC0415  only changed files are pinned
 
-        await asyncio.to_thread(pin_trees, self._place, session, trees)
+        try:
+            await asyncio.to_thread(pin_trees, self._place, session, trees)
+        except OSError as error:
+            raise StoreError(
+                f"the snapshots of files cannot be written ({error.strerror or error})",
+                hint="free some space and try again",
+            ) from error
 
     async def unpin(self, session: SessionID, trees: Sequence[Tree]) -> None:
         from weft.snapshot.objects import unpin_trees  # noqa: PLC0415  only changed files are pinned

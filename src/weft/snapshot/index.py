@@ -1,6 +1,7 @@
 """Keep a git index of a directory's files, and find what changed since the last scan. Every method blocks."""
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,6 +38,10 @@ def replace_with_copy(source: str, target: str) -> None:
     with suppress(FileNotFoundError):
         os.replace(temp, target)
 
+
+# The inode number of an entry in the output of `git ls-files -z --debug`.
+_INODE: Final = re.compile(rb"\0  ctime: .*\n  mtime: .*\n  dev: \d+\tino: (\d+)\n")
+INODE_BITS: Final = 0xFFFFFFFF
 
 # For more paths than this, listing all files is cheaper than naming these.
 MAX_PATH_ARGUMENTS: Final = 300
@@ -75,14 +80,35 @@ class GitListing:
         )
         known = frozenset(line[2:] for line in tagged if line[:1] in b"CR")
         others = [line[2:] for line in tagged if line[:1] == b"?"]
+        behind_links = self._list_behind_links(index, root, others)
         # Git does not report a directory in the place of an indexed file, because its name is known.
-        swapped = {path for path in known if _is_directory(os.path.join(root, path))}
+        swapped = {path for path in known - behind_links if _is_directory(os.path.join(root, path))}
         bare = frozenset(other[:-1] for other in others if other.endswith(b"/")) | swapped
         nested = {path for path in bare if os.path.lexists(os.path.join(root, path, b".git"))}
         deeper = self._list_in_bare(index, bare - nested)
         nested.update(path[:-1] for path in deeper if path.endswith(b"/"))
         new = {path for path in (*others, *deeper) if not path.endswith(b"/")}
-        return IndexDifference(known=known, new=frozenset(new), bare=bare - nested, nested=frozenset(nested))
+        return IndexDifference(
+            known=known | behind_links, new=frozenset(new), bare=bare - nested, nested=frozenset(nested)
+        )
+
+    def _list_behind_links(self, index: str, root: bytes, others: Collection[bytes]) -> set[bytes]:
+        """Return the indexed files of directories that are links now.
+
+        Git looks through the link: to it, a file that is there, too, has not changed.
+        """
+        if not os.path.exists(index):
+            return set()
+        links = tuple(
+            path + b"/"
+            for path in others
+            if not path.endswith(b"/") and os.path.islink(os.path.join(root, path))
+        )
+        return {path for path in self.list_entries(index) if path.startswith(links)} if links else set()
+
+    def list_inodes(self, index: str) -> set[int]:
+        """Return the inode numbers of all files in an index, which keeps `INODE_BITS` of each."""
+        return {int(number) for number in _INODE.findall(self._list_files(index, "--debug"))}
 
     def list_entries(self, index: str, paths: Collection[bytes] | None = None) -> dict[bytes, FileEntry]:
         """Return the entries of an index, all or those of these paths."""
@@ -281,7 +307,7 @@ MAX_DIRECTORIES: Final = 20_000
 MAX_NESTED_FILES: Final = 5_000
 
 NESTED_REPOSITORY: Final = "it is a nested repository"
-MOVED_IN: Final = "it was moved here from a place that is not tracked"
+MOVED_IN: Final = "it was not tracked before: it was ignored, or moved here from another place"
 
 
 class ScannedChange(Struct, frozen=True, kw_only=True):
@@ -329,7 +355,7 @@ class Scanner:
         link_or_copy(self.shared, self.index)
         has_index = os.path.exists(self.index)
         self._note_time()
-        self._refresh()
+        self._update(self._listing.find_differences(self.index, self._files.root))
         entries = self._listing.list_entries(self.index)
         if has_index:
             self.updater.store(self.index, {path: entry.oid for path, entry in entries.items()})
@@ -340,9 +366,16 @@ class Scanner:
         """Return what changed since the last scan. `sources` are contents that are stored elsewhere."""
         earlier = self._state
         self._note_time()
-        difference, before, after = self._refresh()
+        difference = self._listing.find_differences(self.index, self._files.root)
+        untracked = set() if self.is_remote else self._list_untracked(difference)
+        before, after = self._update(difference)
         changes = tuple(self._list_changes(difference, before, after, earlier))
-        moved_in = set() if self.is_remote else self._list_moved_in(changes, sources)
+        stored = {*sources, *(change.before.oid for change in changes if change.before is not None)}
+        moved_in = {
+            change.path
+            for change in changes
+            if change.path in untracked and change.after is not None and change.after.oid not in stored
+        }
         self._keep_time()
         return ScanResult(
             changes=tuple(change for change in changes if change.path not in moved_in),
@@ -358,9 +391,8 @@ class Scanner:
         command = ["write-tree", "--missing-ok"]
         return Tree(self._plumbing.run(command, index=self.index, seconds=GIT_SECONDS).decode().strip())
 
-    def _refresh(self) -> tuple[IndexDifference, dict[bytes, FileEntry], dict[bytes, FileEntry]]:
-        """Update the index. Return what differed, with the entries before and after."""
-        difference = self._listing.find_differences(self.index, self._files.root)
+    def _update(self, difference: IndexDifference) -> tuple[dict[bytes, FileEntry], dict[bytes, FileEntry]]:
+        """Update the index. Return the entries of what differed, before and after."""
         refused: Refusals = {
             path: (NESTED_REPOSITORY, self._stamp_nested(path)) for path in difference.nested
         }
@@ -372,7 +404,7 @@ class Scanner:
             refused |= refused_files
             replace_with_copy(self.index, self.shared)
         self._state = ScanState(bare=self._list_bare(difference), refused=refused)
-        return difference, before, after
+        return before, after
 
     # --- finding changes ---
 
@@ -399,21 +431,37 @@ class Scanner:
                 path=path, before=old, after=new, had=had if old is None else had | has, has=has
             )
 
-    def _list_moved_in(self, changes: Collection[ScannedChange], sources: Collection[str]) -> set[bytes]:
-        """Return files that are older than the beginning of the last scan: they were moved here from an untracked place.
+    def _list_untracked(self, difference: IndexDifference) -> set[bytes]:
+        """Return files that existed before the last scan began, but were not tracked then under any name.
 
-        Removing one of them to undo the move would destroy it.
+        A command may have moved them here, or made git ignore them no longer, and may have changed them, too. Removing
+        or replacing one of them would destroy what is stored nowhere else.
         """
+        since = self._find_last_time()
+        older = {path: status for path in difference.files if (status := self._find_older(path, since))}
+        for path in difference.known & older.keys():
+            # Of a file that was replaced and did not change, the index has the old inode number.
+            if older[path].st_mtime_ns >= since:
+                del older[path]
+        tracked = self._listing.list_inodes(self.index) if older else set()
+        return {path for path, status in older.items() if status.st_ino & INODE_BITS not in tracked}
+
+    def _find_older(self, path: bytes, since: int) -> os.stat_result | None:
+        """Return the status of a file if it was created before then. If that is unknown, its last change decides."""
+        file = self._files.absolute(path)
+        status = find_stat(file)
+        if status is None or stat.S_ISDIR(status.st_mode) or not since:
+            return None
+        try:
+            birth = find_birth_time(file)
+        except OSError:
+            return None
+        return status if (status.st_mtime_ns if birth is None else birth) < since else None
+
+    def _find_last_time(self) -> int:
+        """Return when the last scan began, in ns since 1970; 0 if that is unknown."""
         status = find_stat(os.fsencode(self._time_file))
-        since = 0 if status is None else status.st_mtime_ns
-        stored = {*sources, *(change.before.oid for change in changes if change.before is not None)}
-        return {
-            change.path
-            for change in changes
-            if change.after is not None
-            and change.after.oid not in stored
-            and _is_older(self._files.absolute(change.path), since)
-        }
+        return 0 if status is None else status.st_mtime_ns
 
     def _note_time(self) -> None:
         """Note when a scan begins, by the file system's clock, because ours may be ahead of it.
@@ -448,12 +496,6 @@ class Scanner:
                 if (status := find_stat(os.path.join(where, name))) is not None:
                     total ^= hash((where, name, stamp_of(status)))
         return total
-
-
-def _is_older(path: bytes, than: int) -> bool:
-    """Return True if the file was neither created nor modified since then."""
-    status = find_stat(path)
-    return status is not None and status.st_mtime_ns < than and (find_birth_time(path) or 0) < than
 
 
 def _is_in(path: bytes, directories: frozenset[bytes]) -> bool:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import GitError
-from weft.host.files import Disk
+from weft.host.files import Disk, try_lock, write_atomic
 from weft.model.diff import Patch
 from weft.model.ids import SessionID
 from weft.snapshot.entry import FileEntry, is_same
@@ -19,6 +19,11 @@ from weft.snapshot.ledger import ChangeLedger, LedgerPage, OpenCall, RecordedCha
 from weft.snapshot.tracker import FileTracker, RefusedFile, SeenFile
 
 CONTESTED_BY_COMMAND: Final = "another session ran a command at the same time"
+CONTESTED_BY_PROCESS: Final = "another weft process worked in this directory at the same time"
+# In the directory of each process: not empty while calls that may change files run.
+CALLS_FILE: Final = "calls"
+# Next to these directories: the name of the process in which such a call began or ended last.
+LAST_WORKER_FILE: Final = "last-worker"
 
 
 class WatchedCall(Struct, frozen=True, kw_only=True, eq=False):
@@ -40,6 +45,8 @@ class CallWatcher:
         self._live = live
         self._last_number = 0
         self._scanned_at = 0
+        self._scanned_time = 0
+        self._is_contested = False
         self._scan_lock = asyncio.Lock()
         self._save_lock = asyncio.Lock()
         self._ledgers: dict[SessionID, ChangeLedger] = {}
@@ -132,22 +139,69 @@ class CallWatcher:
         seen = [each.found for call in self._calls if call.any for each in call.files]
         sources = {each.oid for each in seen if isinstance(each, FileEntry)}
         try:
+            began = await asyncio.to_thread(self._write_calls)
             scanned = await asyncio.to_thread(self._tracker.scan, sources)
+            is_contested = await asyncio.to_thread(self._did_others_work)
         except (GitError, OSError) as error:
             return f"the files could not be scanned: {error}"
-        self._attribute(scanned, {each.session for each in self._calls if each.any})
+        self._scanned_time, self._is_contested = began, False
+        self._attribute(
+            scanned, {each.session for each in self._calls if each.any}, is_contested=is_contested
+        )
         self._scanned_at = self._next_number()
         return ""
 
-    def _attribute(self, scanned: ScanResult, sessions: set[SessionID]) -> None:
+    def _show_calls(self) -> None:
+        """Show other processes that a call has begun or ended here."""
+        self._is_contested = self._was_other_last()
+        self._write_calls()
+        write_atomic(self._last_worker, os.fsencode(self._live), temp=f"{self._live}/{LAST_WORKER_FILE}")
+
+    def _write_calls(self) -> int:
+        """Note whether calls run here. Return the time of that by the file system's clock, in ns since 1970."""
+        with open(f"{self._live}/{CALLS_FILE}", "wb") as file:
+            file.write(b"1" if self._calls else b"")
+            file.flush()
+            os.utime(file.fileno())
+            return os.fstat(file.fileno()).st_mtime_ns
+
+    @property
+    def _last_worker(self) -> str:
+        return f"{os.path.dirname(os.path.dirname(self._live))}/{LAST_WORKER_FILE}"
+
+    def _was_other_last(self) -> bool:
+        """Return True if a call of another process has begun or ended since the last scan."""
+        try:
+            with open(self._last_worker, "rb") as file:
+                is_recent = os.fstat(file.fileno()).st_mtime_ns >= self._scanned_time
+                return self._is_contested or (is_recent and file.read() != os.fsencode(self._live))
+        except FileNotFoundError:
+            return self._is_contested
+
+    def _did_others_work(self) -> bool:
+        """Return True if calls of another process ran in this directory since the last scan."""
+        if self._was_other_last():
+            return True
+        parent, own = os.path.split(self._live)
+        for name in os.listdir(parent):
+            if name == own or not _has_content(f"{parent}/{name}/{CALLS_FILE}"):
+                continue
+            with suppress(OSError), try_lock(f"{parent}/{name}/lock") as is_dead:
+                if not is_dead:
+                    return True
+        return False
+
+    def _attribute(self, scanned: ScanResult, sessions: set[SessionID], *, is_contested: bool) -> None:
         for session in sessions:
             ledger = self.get_ledger(session)
             ledger.uncovered.update(scanned.uncovered)
             for change in scanned.changes:
-                self._claim(change, ledger, self._scanned_at)
+                self._claim(change, ledger, self._scanned_at, is_contested=is_contested)
 
-    def _claim(self, change: ScannedChange, ledger: ChangeLedger, began: int) -> None:
-        """Attribute a change to a session unless it belongs to another one."""
+    def _claim(
+        self, change: ScannedChange, ledger: ChangeLedger, began: int, *, is_contested: bool = False
+    ) -> None:
+        """Attribute a change to a session unless it belongs to another one. `is_contested` if another process may have made it."""
         others = [call for call in self._calls if call.session != ledger.session]
         if any(_announces(call, change.path) for call in others):
             return  # that session records the change itself
@@ -159,6 +213,8 @@ class CallWatcher:
             change = replace(change, before=announced[-1][1])
         if not is_announced and any(call.any for call in others):
             ledger.uncovered[change.path] = CONTESTED_BY_COMMAND
+        elif not is_announced and is_contested:
+            ledger.uncovered[change.path] = CONTESTED_BY_PROCESS
         else:
             self._add(ledger, change, began)
 
@@ -203,6 +259,7 @@ class CallWatcher:
         ledger.calls.add(call.call)
         ledger.opened[call.began] = OpenCall(began=call.began, files=changes, blind=call.blind)
         await self._save(ledger)
+        await asyncio.to_thread(self._show_calls)
 
     async def _close(self, call: WatchedCall) -> None:
         self._calls.discard(call)
@@ -211,6 +268,7 @@ class CallWatcher:
         ledger = self.get_ledger(call.session)
         ledger.opened.pop(call.began, None)
         await self._save(ledger)
+        await asyncio.to_thread(self._show_calls)
 
     async def _save(self, ledger: ChangeLedger) -> None:
         async with self._save_lock:
@@ -225,6 +283,13 @@ class CallWatcher:
     def _next_number(self) -> int:
         self._last_number += 1
         return self._last_number
+
+
+def _has_content(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > 0
+    except OSError:  # no call has begun there yet, or the process has ended
+        return False
 
 
 def _announces(call: WatchedCall, path: bytes) -> bool:

@@ -35,6 +35,7 @@ from weft.undo.recovery import recover_file_changes
 
 MAX_DIFF_CHARS: Final = 256 << 10
 OUTSIDE_CAUTION: Final = "changes by commands, MCP servers and plugins to ignored files, nested repositories and anything outside the project are not undone"
+NO_SNAPSHOTS_CAUTION: Final = "nor is anything that they changed while no snapshots were taken"
 _FILE_HEADER: Final = "diff --git "
 
 
@@ -52,7 +53,9 @@ async def revert(
     undone = get_weft_data(session).undo
     plan = _make_plan(undo_context, session, [*list_patches(cut.removed), *undone], scope)
     others = _select([*list_unrecorded_files(cut.removed), *list_foreign_files(cut.removed)], scope)
-    caution = OUTSIDE_CAUTION if scope.files is None and may_reach_outside(cut.removed) else ""
+    caution = ""
+    if scope.files is None and may_reach_outside(cut.removed):
+        caution = _describe_unseen(undo_context)
     if scope.dry_run:
         preview = await undo_context.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, others), caution=caution)
@@ -169,6 +172,14 @@ async def _settle_earlier(undo_context: UndoContext, plan: RestorePlan) -> str:
     # Opening the directory tried this already, maybe hours ago. Space may have been freed since.
     unsettled = await recover_file_changes(undo_context) if plan.patches else ()
     return _join(*map(str, unsettled))
+
+
+def _describe_unseen(undo_context: UndoContext) -> str:
+    """Return which changes of commands and of tools of servers and plugins an undo does not know."""
+    coverage = undo_context.snapshots.coverage()
+    if coverage.extent != "none":
+        return OUTSIDE_CAUTION
+    return f"{OUTSIDE_CAUTION}, {NO_SNAPSHOTS_CAUTION} ({coverage.reason})"
 
 
 def _join(*cautions: str) -> str:

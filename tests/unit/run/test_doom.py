@@ -2,10 +2,12 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from given.conversation import assistant_message, text, tool_part, user_message
 from weft.model.ids import MessageID
 from weft.model.message import UserMessage
+from weft.model.part import ToolPart
 from weft.model.permission import CallRef
 from weft.run.doom import (
     BLOCKED_PREFIX,
@@ -103,6 +105,23 @@ def test_calls_are_counted_across_messages_and_only_for_this_prompt() -> None:
 
     assert calls == [PastCall("read", {"x": 1}, "out")] * 2
     assert find_loop(calls, "read", {"x": 1}) == CallLoop(length=1, times=3)
+
+
+def test_a_command_that_is_only_described_anew_is_the_same_call() -> None:
+    def run(number: int) -> ToolPart:
+        input = {"command": "make", "description": f"Tries again ({number})"}
+        part = tool_part(f"A{number}", tool="bash")
+        return replace(part, state=replace(part.state, input=input))
+
+    history = [user_message("U1", 1), *(assistant_message(f"A{n}", n, "U1", run(n)) for n in (2, 3))]
+    prompt = history[0].info
+    assert isinstance(prompt, UserMessage)
+    calls = list_calls(history, prompt)
+
+    assert find_loop(calls, "bash", {"command": "make", "description": "Once more"}) == CallLoop(times=3)
+    assert find_loop(calls, "bash", {"command": "make test", "description": "Once more"}) is None
+    described = [PastCall("issue", {"description": str(number)}, "done") for number in range(2)]
+    assert find_loop(described, "issue", {"description": "2"}) is None
 
 
 def test_calls_of_one_message_count_while_they_run() -> None:

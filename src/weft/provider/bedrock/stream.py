@@ -23,7 +23,13 @@ from weft.provider.chunk import (
     Usage,
     read_count,
 )
-from weft.provider.faults import make_error, make_incomplete_error, make_nameless_call_error, parse_error
+from weft.provider.faults import (
+    make_error,
+    make_incomplete_error,
+    make_nameless_call_error,
+    make_unreadable_error,
+    parse_error,
+)
 from weft.provider.sse import MAX_EVENT_BYTES, SseEvent, decode_event, make_too_large_error
 
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
@@ -266,7 +272,7 @@ class ConverseFrameReader:
         if size > self._limit:
             raise make_too_large_error(self._limit)
         if size < MIN_FRAME_BYTES + header_size:
-            raise make_error("protocol", "the server sent an event that is shorter than its headers")
+            raise make_unreadable_error("the server sent an event that is shorter than its headers")
         return int(size)
 
     def _read_event(self, frame: bytes) -> SseEvent:
@@ -306,5 +312,5 @@ def parse_headers(raw: bytes) -> dict[str, str]:
                 headers[name] = raw[offset : offset + size].decode(errors="replace")
             offset += size
     except IndexError:
-        raise make_error("protocol", "the server sent an event with unreadable headers") from None
+        raise make_unreadable_error("the server sent an event with unreadable headers") from None
     return headers

@@ -24,7 +24,7 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.faults import make_error, make_incomplete_error, parse_error
+from weft.provider.faults import make_incomplete_error, make_unreadable_error, parse_error
 from weft.provider.openai_chat.stream import to_usage as chat_usage
 from weft.provider.openai_responses.request import METADATA_KEY, PHASES
 from weft.provider.sse import SseEvent, decode_event
@@ -134,7 +134,7 @@ class ResponsesFold:
         item.tool = self._names.get(name, name)
         item.call_id = _get_text(item_data, "call_id") or _get_text(item_data, "id")
         if not item.tool or not item.call_id:
-            raise make_error("protocol", "the model called a tool without a name or an id")
+            raise make_unreadable_error("the model called a tool without a name or an id")
         return [ToolInputStart(call_id=item.call_id, tool=item.tool)]
 
     def add_text(self, event: ResponsesEvent) -> Iterable[AnyChunk]:

@@ -32,6 +32,7 @@ from weft.provider.faults import (
     make_incomplete_error,
     make_nameless_call_error,
     make_silence_error,
+    make_unreadable_error,
     parse_error,
 )
 from weft.provider.pydantic_ai.request import METADATA_KEY, PydanticAiLibrary, find_missing_key
@@ -189,4 +190,4 @@ def to_provider_error(error: Exception, ai: PydanticAiLibrary, endpoint: ModelEn
         return parse_error(None, {}, msgspec.json.encode(document, enc_hook=str))
     if isinstance(error, errors.UserError):
         return find_missing_key(error, endpoint.provider_id) or make_error("bad-request", str(error))
-    return make_error("protocol", f"the answer cannot be parsed: {error}")
+    return make_unreadable_error(f"the answer cannot be parsed: {error}")

@@ -207,12 +207,12 @@ class DatabaseFile:
         return connection
 
     def connect_for_reading(self) -> apsw.Connection:
-        """Connect to read. The connection is for one use (see `is_temporary`) if we may not write to the directory."""
+        """Connect to read. The connection is for one use (see `is_temporary`) if we cannot write to the directory."""
         with translate_errors(self.path):
             try:
                 connection = connect(self.path, self.options)
                 version = get_version(connection)
-            except (apsw.CantOpenError, apsw.ReadOnlyError):
+            except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError):  # the last one if the disk is full
                 if has_content(f"{self.path}-wal"):
                     raise
                 # Without its log the database is whole, and no other file is needed to read it.
