@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -90,9 +90,14 @@ class Usage(Struct, frozen=True, kw_only=True):
         return any((self.input, self.output, self.reasoning, self.cache_read, self.cache_write))
 
 
+MAX_COUNT_DIGITS: Final = 15
+
+
 def read_count(report: Mapping[str, Any], name: str) -> int:
-    """Return a token count from a provider's report, or 0 if it is missing or not a sensible number."""
+    """Return a token count from a provider's report, or 0 if it is missing or not a sensible number. Some proxies write it as text."""
     count = report.get(name)
+    if isinstance(count, str) and count.isdecimal() and len(count) <= MAX_COUNT_DIGITS:
+        return int(count)
     try:
         return max(0, int(count)) if isinstance(count, int | float | Decimal) else 0
     except (ValueError, OverflowError):  # NaN or infinity

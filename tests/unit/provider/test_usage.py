@@ -42,3 +42,8 @@ def test_invalid_counts_do_not_fail(wire: str, nonsense: object) -> None:
     used = WIRES[wire](dict.fromkeys(names, nonsense))
     least = min(used.input, used.output, used.reasoning, used.cache_read, used.cache_write)
     assert least >= 0
+
+
+def test_a_count_that_a_proxy_wrote_as_text_is_counted() -> None:
+    counted = chat({"prompt_tokens": "1200", "completion_tokens": "30"})
+    assert (counted.input, counted.output) == (1200, 30)
