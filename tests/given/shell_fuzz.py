@@ -15,8 +15,8 @@ from weft.tool.shell.judgement import judge_command
 RULES = ("default", "plan", "no-rm", "listed")
 # Reading commands may change these: git updates its index, and the plan agent may write plans.
 _CHANGED_BY_LOOKING = ("project/.git/index", "project/.opencode/plans")
-# History files of programs.
-_KEPT = ("home/.lesshst", "home/.npm")
+# What programs keep for themselves.
+_KEPT = ("home/.lesshst", "home/.npm", "home/.terraform.d")
 _GUARDED = ("outside", "home", "project/.git/hooks", "project/opencode.json", "project/.opencode/agent")
 
 

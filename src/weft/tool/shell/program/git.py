@@ -21,10 +21,10 @@ _GLOBAL_VALUE_OPTIONS: Final = split_names(
 )
 # Settings that only change how git displays things, or what it writes into commits. Any other may name a program.
 _HARMLESS_SETTING: Final = re.compile(
-    r"(?i)(?:user\.(?:name|email)|color\.\w+|core\.(?:quotepath|autocrlf|safecrlf|eol|filemode|ignorecase|precomposeunicode"
+    r"(?i)(?:user\.(?:name|email)|color\.[\w.]+|core\.(?:quotepath|autocrlf|safecrlf|eol|filemode|ignorecase|precomposeunicode"
     r"|abbrev|longpaths|preloadindex|untrackedcache)|advice\.\w+|init\.defaultbranch|commit\.(?:gpgsign|verbose)"
     r"|tag\.gpgsign|pull\.\w+|push\.\w+|fetch\.\w+|rebase\.(?:autosquash|autostash)|merge\.(?:ff|conflictstyle|renamelimit)"
-    r"|diff\.(?:renames|renamelimit|algorithm|context|noprefix|mnemonicprefix|colormoved)|log\.\w+|status\.\w+|branch\.\w+"
+    r"|diff\.(?:renames|renamelimit|algorithm|context|noprefix|mnemonicprefix|colormoved)|log\.\w+|status\.\w+|branch\.[\w./-]+"
     r"|safe\.directory|http\.(?:postbuffer|lowspeedlimit|lowspeedtime|version)|gc\.\w+|pack\.\w+|index\.\w+|column\.\w+"
     r"|grep\.(?!.*command|fallbacktonoindex)\w+|rerere\.\w+|submodule\.(?:recurse|fetchjobs)|blame\.(?!ignorerevsfile)\w+|format\.pretty|versionsort\.\w+)"
 )
@@ -169,7 +169,7 @@ def examine_repository(path: str, state: ShellState) -> None:
 
 def _examine_settings(settings: Sequence[Field], state: ShellState) -> None:
     for setting in settings:
-        if not _HARMLESS_SETTING.match(setting.text):
+        if not _HARMLESS_SETTING.fullmatch(setting.text.partition("=")[0]):
             state.mark_unclear(f"git -c {setting.text}", "a git setting may run a program")
 
 

@@ -492,6 +492,8 @@ def _selects_hidden_files(parsed: ParsedArguments) -> bool:
 
 def _list_alternatives(pattern: str) -> list[str]:
     """Return the patterns for the names of files that a glob with alternatives stands for."""
+    if "\\" in pattern:
+        return _list_alternatives(re.sub(r"\\(.?)", _quote_for_glob, pattern))
     start, brace, rest = pattern.partition("{")
     inner, end_brace, end = rest.partition("}")
     if not brace:
@@ -499,6 +501,10 @@ def _list_alternatives(pattern: str) -> list[str]:
     if not end_brace or "{" in rest:
         return ["*"]
     return [name for each in inner.split(",") for name in _list_alternatives(f"{start}{each}{end}")]
+
+
+def _quote_for_glob(escape: re.Match[str]) -> str:
+    return f"[{escape[1]}]" if escape[1] in tuple("*?[") else escape[1]
 
 
 def excludes_secrets(pattern: str) -> bool:
