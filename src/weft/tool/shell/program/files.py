@@ -33,6 +33,11 @@ _EXTRACT_OPTIONS: Final = ("-x", "--extract", "--get")
 
 
 def examine_tar(arguments: Fields, state: ShellState) -> ProgramEffects:
+    if arguments and has_hole(arguments[0].text):
+        # The letters of what is unknown must not be taken for options, and it may be empty: then the next word has the options.
+        text = " ".join(["tar", *(field.text for field in arguments)])
+        state.mark_unclear(text, "its first word says what tar does")
+        return ProgramEffects(may_write=True)
     if arguments and not arguments[0].text.startswith("-"):
         arguments = (Field(f"-{arguments[0].text}"), *arguments[1:])  # `tar xzf x`
     parsed = parse_arguments(arguments, _TAR_VALUE_OPTIONS)
