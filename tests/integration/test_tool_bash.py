@@ -15,7 +15,7 @@ from weft.testing.clock import HandClock
 from weft.testing.tool_contract import AskedPermission, ToolHarness, list_processes
 from weft.tool.contract import ToolResult
 from weft.tool.registry import BASH, TODOREAD, TODOWRITE
-from weft.tool.shell.bash import choose_shell
+from weft.tool.shell.bash import REPORT_INTERVAL_SECONDS, choose_shell
 
 
 @pytest.fixture
@@ -149,6 +149,12 @@ async def test_progress_is_reported_at_once_and_then_at_a_limited_rate(tmp_path:
     await harness.call(BASH, command="for i in $(seq 300); do echo $i; done", description="Count")
     # The clock stands still: after the first word nothing more may be reported.
     assert harness.metadata == [{"output": "", "description": "Count"}]
+
+
+def test_output_is_reported_at_least_every_quarter_of_a_second() -> None:
+    assert REPORT_INTERVAL_SECONDS <= 0.25, (
+        "docs/guides/after-a-crash.md: a killed process loses no more than the last 250 ms of a command's output"
+    )
 
 
 async def test_a_command_does_not_get_our_keys(harness: ToolHarness) -> None:

@@ -105,6 +105,7 @@ def to_exit_code(end: TerminalEnd) -> int | None:
 
 
 MAX_METADATA_CHARACTERS: Final = 30_000
+# A crash may lose this much of a command's output, as docs/guides/after-a-crash.md says.
 REPORT_INTERVAL_SECONDS: Final = 0.25
 
 
