@@ -164,8 +164,8 @@ def make_gate_storage(store: RecordStore, project: ProjectID, *, persistent: boo
 class JudgedPart(Struct, frozen=True, kw_only=True):
     """One action of a command, what is decided about it, and by which rule. `reason` says why, if the rule alone does not.
 
-    A rule that `is_added` is none of the agent's: weft adds it for this command. The action differs from that of the rule if
-    the rule denies what the command may turn out to be: then the person is asked.
+    `is_added` says that weft added the rule for this command: the agent has no such rule. If the rule denies what the command may
+    turn out to be, the action is `ask`, unlike that of the rule.
     """
 
     part: ShellAction

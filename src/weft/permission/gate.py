@@ -52,7 +52,7 @@ class CallOrigin(Struct, frozen=True, kw_only=True):
 class PermissionCaller(Struct, frozen=True, kw_only=True):
     """Who asks for permission, and the rules that apply. `find` returns the origin; it is called only if the rules say `ask`.
 
-    `added_reasons` says why a person is asked about patterns that only rules ask about which were added for this request.
+    Some rules may have been added for this request. `added_reasons` says why, for each pattern that would be allowed without them.
     """
 
     rulesets: Rulesets

@@ -94,7 +94,7 @@ def _compile_with_holes(pattern: str) -> re.Pattern[str]:
 
 
 def _overlaps(text: str, pattern: str) -> bool:
-    """Return True if a text matches both patterns. In the first only gaps are wild, in the second `*` and `?`."""
+    """Return True if the gaps of the text can stand for something with which it matches the pattern."""
     reached = {0}
     for char in text:
         reached = (
@@ -321,7 +321,7 @@ def _is_named(permission: str, pattern: str, ruleset: Ruleset) -> bool:
 
 
 class AddedQuestions(Struct, frozen=True):
-    """`rulesets` with the questions that are added for one request. `reasons` says why each pattern is asked about that was allowed without them."""
+    """`rulesets` with the questions that are added for one request. `reasons` says why, for each pattern that would be allowed without them."""
 
     rulesets: Rulesets
     reasons: Mapping[str, str]

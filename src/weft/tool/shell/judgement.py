@@ -2,15 +2,16 @@
 
 The judgement is a list of actions. Each has a permission and a pattern: a program that is run (`bash`), a file that is
 read (`read`) or changed (`edit`), or a path outside of the project (`external_directory`). Nothing is decided here; the
-rules decide about each action. The command is *denied* if a rule denies one of them. Otherwise it is *asked*, which
-means that a person decides, if a rule or the lack of one says so for any of them. It is *harmless*, and runs without a
-question, only if every action is allowed.
+rules decide about each action, with the questions that `add_questions` of `permission/rules.py` adds. The command is
+*denied* if a rule denies one of them. Otherwise it is *asked*, which means that a person decides, if a rule or the lack
+of one says so for any of them. It is *harmless*, and runs without a question, only if every action is allowed.
 
 A part of a command that cannot be judged is *unclear*: it is listed under every permission with a pattern that consists
 of a hole (a text that is not known before the command runs, shown as ⟦…⟧), so that only a rule that allows everything
 allows it.
 
-`program/table.py` says for each program which of its arguments it reads, changes or runs.
+`program/dispatch.py` finds out what a program does with its arguments. For most programs a line of `program/table.py`
+says which of them are read, changed or run; the modules beside it examine the others.
 """
 
 from collections.abc import Iterable
@@ -28,7 +29,8 @@ class ShellRequest(Struct, frozen=True, kw_only=True):
     """The request for one permission: its patterns, the patterns that an "always" reply would allow, and reasons.
 
     `may_write` are the patterns of programs that may change files which their arguments do not name. `perhaps` are
-    commands that some unknown program may run; they are not asked about, but a rule that names one to ask or to deny counts.
+    commands that some unknown program may run. They are not asked about, but if a rule for one of them by name says ask or deny, weft
+    asks about the whole command.
     `why` says why a pattern is listed where that is not obvious.
     """
 

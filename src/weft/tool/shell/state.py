@@ -36,8 +36,8 @@ class ShellAction(Struct, frozen=True, kw_only=True):
     """One action of a command, as the rules are asked about it. `always` is the pattern that an "always" reply allows.
 
     `may_write` marks a program that may change files which its arguments do not name. `perhaps` marks a command that
-    runs only if an unknown program takes its arguments for one. It is not asked about, but a rule that names it to ask or
-    to deny counts.
+    runs only if an unknown program takes its arguments for one. It is not asked about, but if a rule for it by name
+    says ask or deny, weft asks about the whole command.
     """
 
     permission: str

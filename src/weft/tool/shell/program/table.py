@@ -1,7 +1,7 @@
 """A table of what common programs do with their arguments. A program that is not listed may do anything.
 
-A line for a name that `dispatch.py` finds somewhere else first, such as among the interpreters, is read only if the function there reads
-it, as that of jq does.
+`dispatch.py` looks here last. The line of a program that a function examines, such as jq, counts for unknown options, and otherwise
+only if that function reads it.
 """
 
 import os
