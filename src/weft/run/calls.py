@@ -216,6 +216,11 @@ def make_permits(session: SessionInfo, agent: AgentInfo) -> Permits:
 
 def make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo, call: CallRef | None) -> AskPermission:
     """Return the function with which one tool call asks for permission. Without a `call`, there is no prompt yet."""
+    caller = PermissionCaller(
+        rulesets=to_rulesets(agent, session),
+        agent=agent.name,
+        find=partial(get_call_origin, runtime, session, call),
+    )
 
     async def ask(
         permission: str,
@@ -247,11 +252,6 @@ def make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo, call: Cal
             request, replace(caller, rulesets=added.rulesets, added_reasons=added.reasons)
         )
 
-    caller = PermissionCaller(
-        rulesets=to_rulesets(agent, session),
-        agent=agent.name,
-        find=partial(get_call_origin, runtime, session, call),
-    )
     return ask
 
 
