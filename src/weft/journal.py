@@ -5,8 +5,8 @@ session or at most `GROWTH_SECONDS` later. A crash loses no more than that. On a
 rest waits and is tried again, and nothing else has to wait for it.
 
 If the store has an event log, through which other nodes see what happens here, everything that others want to see is also logged:
-what is stored, by the statement that stores it; growth every `LOG_SECONDS`, with what it adds to the store; anything else at once,
-or with the next growth if its session is just being written to.
+what is stored, by the statement that stores it, which for growth is every `LOG_SECONDS`; anything else at once, or with the next
+growth if its session is just being written to.
 
 If the store has a change log, from which listeners of this process resume after a restart, the journal tells it what is stored and not
 published yet.
@@ -48,9 +48,10 @@ from weft.store.lease import LeaseToken
 if TYPE_CHECKING:  # for types alone: starting up is faster without it
     from weft.store.event_log import LogBatch
 
-# What a crash may lose of an answer, which documents promise: git grep -nE 'quarter of a second|250 ms' '*.md'
+# A crash may lose this much of an answer. The documents that promise it: git grep -nE 'quarter of a second|250 ms' '*.md'
 GROWTH_SECONDS = 0.25
-LOG_SECONDS = 0.04  # instead of it, for a store with an event log
+# The same for a store with an event log. The documents that name it: git grep -n '40 ms' docs
+LOG_SECONDS = 0.04
 # If growth does not fit on the disk, it is stored in pieces of this size.
 PIECE_CHARS = 4096
 
@@ -141,7 +142,7 @@ class Journal:
 
     def announce(self, *events: Event) -> None:
         """Publish events that are not stored."""
-        # First, because whoever watches the bus may announce what follows from an event.
+        # Before publishing: a watcher of the bus may announce another event, which comes later in the log.
         if self._log is not None:
             self._unlogged.add(*events)
             self._urgent.set()

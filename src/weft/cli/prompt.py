@@ -142,7 +142,7 @@ async def require_unfinished(api: Api, session: SessionInfo) -> None:
     """Raise `InvalidInputError` unless the session can continue without a prompt.
 
     It can if its last prompt or tool results were not answered, or if the last answer failed or has no end. Raise
-    `SessionBusyError` if the answer is just being made in the process behind `api`. For another process, the prompt does so.
+    `SessionBusyError` if the process behind `api` is just making the answer. If another process is, sending the prompt raises it.
     """
     if not isinstance(await api.get_status(session.id), Idle):
         raise SessionBusyError(session.id, hint="it is being answered; wait until that is done")

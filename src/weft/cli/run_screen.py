@@ -110,9 +110,9 @@ class JsonScreen:
 
 
 class TextScreen:
-    """Prints plain text for a person, also without a terminal: the answer as it is streamed to stdout, all else to stderr.
+    """Prints plain text where there is no terminal: the answer to stdout as it is streamed, all else to stderr.
 
-    With `text_to_stderr`, the answer is printed to stderr too, because stdout is for the structured value alone.
+    With `text_to_stderr`, on a terminal too, the answer is printed to stderr, because stdout is for the structured value alone.
     """
 
     def __init__(self, *, text_to_stderr: bool = False) -> None:

@@ -30,7 +30,7 @@ class UndecodableBodyError(ValueError):
 class Pulse:
     """Wakes the readers of many connections together.
 
-    Most of the work for a piece of an answer, up to the frame for a browser, is done once for all pieces that have arrived by then. So
+    Most of the work, up to the frame for a browser, is done once for all pieces of an answer that are read together. So
     a reader is woken at once only if no reader was woken during the last `PULSE_SECONDS`. Otherwise it is woken when this time is
     over, together with all other readers that wait.
     """
@@ -57,7 +57,7 @@ class Pulse:
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection to a server. asyncio and the parser call its public methods up to `on_message_complete`, a pulse calls `wake`.
+    """A connection to a server.
 
     `status` and `headers` are those of the current response, once `receive_head` has returned. `silence` limits how many
     seconds `read` waits for the next piece.

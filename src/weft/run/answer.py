@@ -108,7 +108,7 @@ class PendingAnswer:
         self._held += events
 
     async def commit(self, events: Sequence[Event] = ()) -> None:
-        """Publish growth at once, and store everything else, after what was held."""
+        """Publish growth at once. Store what was held, then all other events."""
         if not self._held and len(events) == 1 and type(events[0]) is PartGrew:  # nearly always
             self.runtime.journal.grow(events[0])
             return

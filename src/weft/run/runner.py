@@ -218,7 +218,7 @@ class Runner:
     ) -> MessageWithParts:
         """Return the answer as it is stored. Raise the error if not even its failure could be stored."""
         history = leased.transcript.messages()
-        # Earlier answers of the run are whole. Its failure is that of the newest prompt, or of an answer that has no end.
+        # Only the newest prompt and an answer without an end failed with the run. Its earlier answers are whole.
         if leased.storing_error is not None and (
             not isinstance(answer.info, AssistantMessage)
             or find_open_answer([answer])

@@ -42,8 +42,8 @@ async def settle_calls(
     if not calls:
         return history, to_settling_events(history)
     records = {part.id: await asyncio.to_thread(_end_command, _get_evidence(part)) for part in calls}
-    # A verdict depends on these changes. Opening a directory settles dead runs before it recovers the changes of all sessions, and a
-    # process may also die in a directory that was opened before.
+    # A verdict depends on these changes, and nobody may have recovered them yet: opening a directory settles dead runs first, and
+    # the process may have died after we opened the directory.
     is_recovered = not await recover_file_changes(undo_context)
     history = list(await undo_context.store.list_messages(session))
     booted = find_boot_time(undo_context.clock.now())

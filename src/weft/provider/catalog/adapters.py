@@ -69,7 +69,7 @@ class LazyProvider:
 
 
 class Adapters:
-    """Creates adapters, which share an HTTP client. It is imported with the first of them.
+    """Creates adapters, which share an HTTP client. The client is imported and made for the first of them.
 
     `local` are the deadlines for a server on this machine.
     """

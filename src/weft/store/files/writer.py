@@ -72,7 +72,7 @@ class BatchWriter:
         return [extension.path, os.path.dirname(extension.path)]
 
     def _replace(self, plan: WritePlan, locks: tuple[str, ...], *, flush: bool, repair: bool) -> list[str]:
-        """Write temporary files, save a write-ahead note, extend chains, rename, delete the note.
+        """Write temporary files, save a write-ahead note, extend chains, rename, delete the note. A plan of one rename needs no note.
 
         Return the paths that still need a flush.
         """
