@@ -439,9 +439,9 @@ class ToolCalls:
 
     async def _check_interrupted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
         """Ask before repeating a call that a crash interrupted, unless its verdict proves that this is safe."""
-        from weft.session.verdict import NOT_REPEATED, was_interrupted  # noqa: PLC0415  an answer without tool calls needs none
+        from weft.session.verdict import NOT_REPEATED, is_unsafe_to_repeat  # noqa: PLC0415  an answer without tool calls needs none
 
-        if not was_interrupted(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
+        if not is_unsafe_to_repeat(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
             return None
         try:
             metadata = {"tool": call.tool, "input": call.input, "why": [INTERRUPTED_REASON]}

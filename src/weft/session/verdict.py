@@ -208,7 +208,7 @@ NOT_REPEATED: Final = (
 )
 
 
-def was_interrupted(
+def is_unsafe_to_repeat(
     history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]
 ) -> bool:
     """Return True if the last call like this one was interrupted, unless it is known that making it again is safe."""

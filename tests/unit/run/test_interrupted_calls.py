@@ -14,7 +14,7 @@ from weft.model.permission import Rule
 from weft.model.verdict import find_verdict
 from weft.provider.scripted import Say, UseTool
 from weft.session.settle import INTERRUPTED
-from weft.session.verdict import NOT_REPEATED, was_interrupted
+from weft.session.verdict import NOT_REPEATED, is_unsafe_to_repeat
 from weft.store.memory import MemoryStore
 
 WORDS = {"words": "x"}
@@ -32,14 +32,14 @@ def test_only_the_last_equal_call_counts_and_only_if_it_was_interrupted() -> Non
     ]
     done = assistant_message("A2", 3, "U1", replace(tool_part("A2", 2, "bash"), state=tool_part("A2").state))
 
-    assert was_interrupted(before, "c", "bash", {"command": "make"})
-    assert not was_interrupted(before, "c", "bash", {"command": "make test"})
-    assert not was_interrupted(before, "call_1", "bash", {"command": "make"})
-    assert not was_interrupted([*before, done], "c", "bash", {"x": 1})
-    assert not was_interrupted(
+    assert is_unsafe_to_repeat(before, "c", "bash", {"command": "make"})
+    assert not is_unsafe_to_repeat(before, "c", "bash", {"command": "make test"})
+    assert not is_unsafe_to_repeat(before, "call_1", "bash", {"command": "make"})
+    assert not is_unsafe_to_repeat([*before, done], "c", "bash", {"x": 1})
+    assert not is_unsafe_to_repeat(
         [assistant_message("A1", 2, "U1", interrupted_call("read", WORDS))], "c", "read", WORDS
     )
-    assert not was_interrupted(
+    assert not is_unsafe_to_repeat(
         [assistant_message("A1", 2, "U1", interrupted_call("bash", WORDS, "exit 1"))], "c", "bash", WORDS
     )
 
