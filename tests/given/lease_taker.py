@@ -21,7 +21,7 @@ def remove_locks(url: str, session: SessionID) -> None:
         for lock in Path(f"{path}-locks").glob("*.holder"):
             lock.unlink()
     else:
-        lease = Layout(path).run(session)
+        lease = Layout(path).lease(session)
         Path(lease).unlink()
         Path(owner_path(lease)).unlink()
 

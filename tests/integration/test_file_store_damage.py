@@ -293,8 +293,8 @@ def write_leftovers(layout: Layout) -> None:
     temp, todo = layout.temp(lock, "prepared"), layout.todo(SOME[2])
     note = WriteAheadNote((lock,), (RenameStep("in", layout.relative(temp), layout.relative(todo)),))
     leftovers = {
-        layout.run(SOME[1]): b"123",
-        f"{layout.run(SOME[1])}.owner": b"node 1",
+        layout.lease(SOME[1]): b"123",
+        f"{layout.lease(SOME[1])}.owner": b"node 1",
         temp: b"[]",
         layout.note(lock): encode_note(note),
         f"{layout.order(project)}/order.json": b'[[-%d,"ses_some_1",null]]' % NOW,

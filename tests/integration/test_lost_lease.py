@@ -81,7 +81,7 @@ class Takeover(Struct, frozen=True):
 @asynccontextmanager
 async def take_over(root: Path, session: SessionID) -> AsyncIterator[Takeover]:
     """Remove the lease of a session, as a person does who takes its process for dead, and hold it as another process."""
-    lease = Layout(str(root)).run(session)
+    lease = Layout(str(root)).lease(session)
     os.unlink(lease)
     os.unlink(owner_path(lease))
     store = FileStore(str(root))

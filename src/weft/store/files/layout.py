@@ -32,7 +32,7 @@ class Layout:
         self.locks = f"{self.own}/lock"
         self.notes = f"{self.own}/redo"  # write-ahead notes
         self.growths = f"{self.own}/growth"
-        self.runs = f"{self.own}/run"
+        self.leases = f"{self.own}/run"
         self.backups = f"{self.own}/backup"
         self.upgrades = f"{self.own}/upgrade"
         self.trash = f"{self.own}/trash"
@@ -43,8 +43,8 @@ class Layout:
     def collection(self, name: str) -> str:
         return f"{self.root}/{name}"
 
-    def run(self, session: SessionID) -> str:
-        return f"{self.runs}/{check_file_name('session', session)}"
+    def lease(self, session: SessionID) -> str:
+        return f"{self.leases}/{check_file_name('session', session)}"
 
     def project(self, id: ProjectID) -> str:
         return f"{self.root}/project/{check_file_name('project', id)}{SUFFIX}"

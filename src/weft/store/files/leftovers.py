@@ -185,13 +185,13 @@ class LeftoverFinder:
         return self._inventory.is_there(session) or session in self._inventory.messages
 
     def _find_leases(self) -> Iterator[Leftover]:
-        for name in list_names(self._layout.runs):
-            usage = self._measure(f"{self._layout.runs}/{name}", any_name=True)
+        for name in list_names(self._layout.leases):
+            usage = self._measure(f"{self._layout.leases}/{name}", any_name=True)
             session = name.removesuffix(OWNER)
             if usage is not None and not self._is_used(session):
                 yield Leftover(
                     kind="lease",
-                    where=f"{self._layout.runs}/{name}",
+                    where=f"{self._layout.leases}/{name}",
                     reason=f"its session {session} is gone",
                     bytes=usage.bytes,
                 )

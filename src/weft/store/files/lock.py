@@ -248,10 +248,10 @@ class Lease:
 
     def __init__(self, layout: Layout, disk: Disk, session: SessionID, owner: str) -> None:
         self._disk = disk
-        self._path = layout.run(session)
+        self._path = layout.lease(session)
         self._owner = owner_path(self._path)
         self._held = ExitStack()
-        make_directory(layout.runs)
+        make_directory(layout.leases)
         is_abandoned = os.path.exists(self._path)
         if not self._take():
             raise SessionBusyError(session, find_owner(self._path))
@@ -293,7 +293,7 @@ class Lease:
 
 def check_lease(layout: Layout, token: LeaseToken) -> None:
     """Raise `LeaseLostError` if the lease was given back, or somebody removed its file and took it."""
-    path = layout.run(token.session)
+    path = layout.lease(token.session)
     try:
         found = read_bytes(path, limit=OWNER_LIMIT)
     except FileNotFoundError:
@@ -308,7 +308,7 @@ def _encode_generation(token: LeaseToken) -> bytes:
 
 def find_holder(layout: Layout, session: SessionID) -> str | None:
     """Return the holder of a session's lease, None if nobody holds it."""
-    path = layout.run(session)
+    path = layout.lease(session)
     for _ in range(ATTEMPTS):  # a process that only checks holds the lock for a moment
         if not os.path.exists(path) or not is_locked(path):
             return None
@@ -330,7 +330,7 @@ def owner_path(path: str) -> str:
 def list_leased(layout: Layout) -> set[SessionID]:
     """Return the sessions that have a lease, held or abandoned."""
     try:
-        names = os.listdir(layout.runs)
+        names = os.listdir(layout.leases)
     except OSError:
         return set()
     return {SessionID(name) for name in names if not name.endswith((OWNER, "~"))}
@@ -339,10 +339,10 @@ def list_leased(layout: Layout) -> set[SessionID]:
 def list_abandoned(layout: Layout) -> list[SessionID]:
     """Return the sessions whose holder died without releasing the lease. Other files are ignored."""
     try:
-        names = sorted(os.listdir(layout.runs))
+        names = sorted(os.listdir(layout.leases))
     except FileNotFoundError:
         return []
-    return [SessionID(name) for name in names if _is_abandoned(f"{layout.runs}/{name}", name)]
+    return [SessionID(name) for name in names if _is_abandoned(f"{layout.leases}/{name}", name)]
 
 
 def _is_abandoned(path: str, name: str) -> bool:
@@ -357,7 +357,7 @@ def _is_abandoned(path: str, name: str) -> bool:
 
 def drop_abandoned(layout: Layout, disk: Disk, session: SessionID) -> bool:
     """Remove the lease of a dead holder. Return False if somebody holds it now."""
-    path = layout.run(session)
+    path = layout.lease(session)
     with try_lock(path) as mine:
         if mine:
             disk.remove(owner_path(path))

@@ -169,7 +169,7 @@ class FileMaintenance:
 
     def list_abandoned(self) -> list[AbandonedLease]:
         return [
-            AbandonedLease(session=id, where=self._layout.run(id), is_orphan=self.reader.is_gone(id))
+            AbandonedLease(session=id, where=self._layout.lease(id), is_orphan=self.reader.is_gone(id))
             for id in list_abandoned(self._layout)
         ]
 
