@@ -1,7 +1,7 @@
 """A table of what common programs do with their arguments. A program that is not listed may do anything.
 
-A line for a name that `dispatch.py` finds somewhere else first, such as among the interpreters, is read only if the function there reads
-it, as that of jq does.
+`dispatch.py` looks elsewhere first, such as among the interpreters. If it finds a name there, the line of that name counts only if the
+function that it found uses it, as that of jq does.
 """
 
 import os
