@@ -29,7 +29,6 @@ SMALL_FOR_A_REASON = {
     "api/permissions.py": "one module for each part of the Api",
     "host/file_watcher.py": "the only user of an optional package",
     "importers/export_file.py": "one module for each source that sessions are imported from",
-    "importers/opencode_tree.py": "one module for each source that sessions are imported from",
     "provider/catalog/fetch.py": "loads HTTP, which only a refresh needs",
     "provider/demo.py": "loaded for the demo alone",
     "share/sender.py": "loaded only if a session is shared",

@@ -142,6 +142,7 @@ def test_a_prompt_waits_for_a_node_that_has_the_directory_and_the_status_says_so
             assert submitted.result(60).json()["info"]["id"] == ids[2]
         wait_until(lambda: c.read_texts(session).count("Touched.") == 2, "the second answer")
         wait_until(lambda: b.get(f"/weft/session/{session}/status") == {"type": "idle"}, "the end")
+        wait_until(lambda: heard.list_types(session).count("session.idle") >= len(ids), "the last end")
         assert heard.list_types(session).count("session.idle") == len(ids)
         assert count_waits(heard, session) == len(ids)
         assert (home / "touched").read_text() == "x\nx\n"
@@ -274,6 +275,7 @@ def test_every_operation_reaches_a_session_through_a_node_that_does_not_run_it(t
         (cluster.project / "go").touch()
         wait_until(lambda: "turn left" in cluster.model.prompts[-1], "a request with it")
         wait_until(lambda: one.get("/session/status") == two.get("/session/status") == {}, "the end")
+        wait_until(lambda: heard.list_types(session).count("session.idle") >= 2, "the second end")  # noqa: PLR2004
         assert heard.list_types(session).count("session.idle") == 2
         # A command and a command line are done by whichever node takes them.
         for number, node in enumerate((one, two), 1):

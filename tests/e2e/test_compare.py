@@ -86,7 +86,7 @@ def test_a_replay_can_be_used_as_a_test(runner: CommandRunner) -> None:
         (["bisect", "last", "--check", "true"], "no session", ""),
         (["compare"], "this project has none yet", "weft try"),
         (["adopt"], "ID: it is missing", "weft compare"),
-        (["adopt", "--undo"], "there is no merge", "weft adopt"),
+        (["adopt", "--undo"], "there is no adoption to undo", "weft adopt"),
         (["try"], "prompt: it is missing", "weft try"),
         (["try", "-m", "mill/gone", "go"], "no model mill/gone", ""),
         (["try", "--at", "msg_1", "go"], "--at", "-s"),

@@ -80,6 +80,16 @@ class PilotTerminal:
             await asyncio.sleep(0.01)
         return screen
 
+    async def wait_for_screen(self, wanted: str) -> str:
+        """Wait until the stable screen is the wanted one: what is drawn last may come after the words that a test waited for.
+
+        Return the screen as it is in the end.
+        """
+        until = time.monotonic() + PATIENCE
+        while (screen := self.get_stable_screen()) != wanted and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        return screen
+
     async def settle(self, words: str) -> str:
         await self.wait_for(words)
         return await self.wait_for(" ready")

@@ -47,12 +47,13 @@ async def open_api(tmp_path: Path, **config: Any) -> AsyncIterator[Api]:
             yield api
 
 
-def check_golden(name: str, screen: str) -> None:
-    """Compare a screen with the stored one. `WEFT_GOLDEN=1` replaces the stored one."""
+async def check_golden(name: str, terminal: PilotTerminal) -> None:
+    """Wait until the screen is the stored one. `WEFT_GOLDEN=1` replaces the stored one."""
     path = GOLDEN / f"{name}.txt"
     if STORES_GOLDEN:
         path.parent.mkdir(exist_ok=True)
-        path.write_text(f"{screen}\n")
+        path.write_text(f"{terminal.get_stable_screen()}\n")
+    screen = await terminal.wait_for_screen(path.read_text().removesuffix("\n"))
     assert f"{screen}\n" == path.read_text()
 
 
@@ -60,17 +61,17 @@ async def test_a_conversation_its_changes_and_an_undo_are_shown(tmp_path: Path) 
     async def drive(terminal: PilotTerminal) -> None:
         await terminal.wait_for("sends the prompt")
         await terminal.wait_for("ready · build · mill/loom")
-        check_golden("welcome", terminal.get_stable_screen())
+        await check_golden("welcome", terminal)
         await terminal.enter("edit")
         await terminal.settle("FILES CHANGED")
         await terminal.wait_for("context 10% · $0.42")
-        check_golden("conversation", terminal.get_stable_screen())
+        await check_golden("conversation", terminal)
         await terminal.press("ctrl+x", "d")
         await terminal.wait_for("1 file changed")
-        check_golden("diff", terminal.get_stable_screen())
+        await check_golden("diff", terminal)
         await terminal.press("escape", "ctrl+x", "u")
         await terminal.wait_for("Undo this prompt?")
-        check_golden("undo", terminal.get_stable_screen())
+        await check_golden("undo", terminal)
         assert (tmp_path / "project" / "hello.txt").read_text() == "goodbye there\n"
         await terminal.press("enter")
         await terminal.wait_for("undone; ctrl+x r")
@@ -189,7 +190,7 @@ async def test_a_permission_shows_its_parts_and_is_answered_while_a_draft_waits(
         await terminal.enter("list")
         await terminal.wait_for("Allow bash?")
         await terminal.wait_for("$0.10")  # for the title
-        check_golden("permission", terminal.get_stable_screen())
+        await check_golden("permission", terminal)
         await terminal.enter("1")
         await terminal.settle("Listed.")
         await terminal.enter("wait")
@@ -293,7 +294,7 @@ async def test_the_screen_fits_small_and_large_terminals(tmp_path: Path, size: t
         await terminal.settle("1 step")
         if size[0] > 80:
             await terminal.wait_for("10% · $0.21")
-        check_golden(f"size-{size[0]}x{size[1]}", terminal.get_stable_screen())
+        await check_golden(f"size-{size[0]}x{size[1]}", terminal)
         await terminal.pilot.resize_terminal(60, 20)
         await terminal.pilot.pause()
         assert all(len(line) <= 60 for line in terminal.get_screen().split("\n"))

@@ -65,6 +65,18 @@ async def test_one_corrupt_file_among_a_thousand_is_named_and_the_others_are_imp
         assert [each.id for each in report.received if each.verdict != "same"] == [session_id(500)]
 
 
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["import", "dry run"])
+def test_an_unreadable_project_is_reported_and_no_session_counts_as_refused(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    source = write_tree(tmp_path / "source", 2)
+    corrupt = source / "project" / "there.json"
+    corrupt.write_text("{")
+    code, report = run(tmp_path / "storage", source, *options, cwd=tmp_path)
+    assert (code, len(report["sessions"]), report["refused"]) == (1, 2, 0)
+    assert [trouble["where"] for trouble in report["troubles"]] == [str(corrupt)]
+
+
 def test_an_unreadable_message_is_skipped_alone(tmp_path: Path) -> None:
     source = write_tree(tmp_path / "source", 3)
     second = export(2).messages[1].info

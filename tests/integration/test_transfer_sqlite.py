@@ -25,6 +25,8 @@ from given.damage import (
 from given.session_exports import export, list_texts, session_id
 from weft.errors import DocumentError, InvalidInputError
 from weft.importers.opencode_sqlite import OpenCodeSqlite
+from weft.importers.transcript import ImportTrouble
+from weft.local.bulk_import import ImportRequest, open_importer
 from weft.model.transfer import ExportCounts, SessionExport, count_export
 from weft.model.wire import to_plain
 from weft.store.opencode_database import open_opencode_database
@@ -95,7 +97,7 @@ def database(tmp_path: Path) -> Path:
 def test_every_row_is_imported_parents_first(database: Path) -> None:
     with open_opencode_database(str(database)) as opened:
         origin = OpenCodeSqlite(opened)
-        [project] = origin.list_projects()
+        [project] = origin.list_projects([])
         first, second = [found.read() for found in origin.list_sessions()]
     assert (project.id, project.worktree, project.vcs) == ("there", "/there/project", "git")
     assert first.export.messages == export(1, turns=2).messages
@@ -234,7 +236,7 @@ def test_whatever_a_database_contains_is_imported_or_refused(database: Path, dat
         path.write_bytes(data.draw(damaged_bytes(path.read_bytes())))
     with allow_refusal(DocumentError, naming=str(path)), open_opencode_database(str(path)) as opened:
         origin = OpenCodeSqlite(opened)
-        origin.list_projects()
+        origin.list_projects([])
         for found in origin.list_sessions():
             check_import(found)
 
@@ -248,9 +250,26 @@ def test_a_project_that_cannot_be_read_is_reported_and_stops_no_session(database
     change(database, "UPDATE project SET sandboxes = x'ff'")
     with open_opencode_database(str(database)) as opened:
         origin = OpenCodeSqlite(opened)
-        assert origin.list_projects() == []
-        assert [trouble.where for trouble in origin.list_troubles()] == ["project there"]
+        troubles: list[ImportTrouble] = []
+        assert origin.list_projects(troubles) == []
+        assert [trouble.where for trouble in troubles] == ["project there"]
         assert len([found.read() for found in origin.list_sessions()]) == 2
+
+
+def ignore_progress(done: int, of: int) -> None:
+    """Ignore progress."""
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_an_unreadable_project_is_reported_and_no_session_counts_as_refused(
+    database: Path, tmp_path: Path, *, dry_run: bool
+) -> None:
+    change(database, "UPDATE project SET sandboxes = x'ff'")
+    wish = ImportRequest(path=str(database), kind="opencode-sqlite", dry_run=dry_run)
+    async with open_importer(str(tmp_path), os.environ, store="memory:", dry_run=dry_run) as mover:
+        report = await mover.run(wish, ignore_progress)
+    assert [trouble.where for trouble in report.troubles] == ["project there"]
+    assert (len(report.received), report.refused) == (2, 0)
 
 
 @pytest.mark.parametrize(

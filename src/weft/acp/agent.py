@@ -436,7 +436,7 @@ class AcpAgent:
             self._setup.note(f"session/cancel: {error}")  # a notification has no answer
 
     async def _send_cost(self, session: EditorSession) -> None:
-        """Send the use of the context window and, if all prices are known, the cost of the session with its descendants."""
+        """Send the cost of the session with its descendants, if all prices are known. The use of the context window is sent with it."""
         spent = (await session.api.get_spending(session.id)).tree
         if session.updates.usage is not None and spent.priced:
             cost = Cost(amount=float(spent.cost), currency="USD")

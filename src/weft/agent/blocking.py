@@ -1,4 +1,4 @@
-"""The same agent for code that is not async: notebooks, scripts, a REPL, plain tests. It runs an event loop in a thread."""
+"""The agent for code that is not async: notebooks, scripts, a REPL, plain tests. It runs an event loop in a thread."""
 
 import asyncio
 import atexit
@@ -243,14 +243,14 @@ class BlockingStream(Generic[T]):
 class BlockingAsker(Generic[T]):
     """Asks questions with the same options. Every call blocks until it is done."""
 
-    def __init__(self, questions: Agent[T] | Conversation[T], loop: LoopThread) -> None:
-        self._questions = questions
+    def __init__(self, asker: Agent[T] | Conversation[T], loop: LoopThread) -> None:
+        self._asker = asker
         self._loop = loop
 
     @property
     def api(self) -> Api:
         """All operations of weft, which are async: `agent.wait(agent.api.list_sessions())`."""
-        return self._questions.api
+        return self._asker.api
 
     def wait(self, work: Coroutine[object, None, V]) -> V:
         """Run a coroutine of weft, and return its result."""
@@ -304,7 +304,7 @@ class BlockingAsker(Generic[T]):
     ) -> Answer[object]:
         """Ask a question and return the answer, as `Agent.ask` does."""
         options = _check_here(options)
-        asking = self._questions.ask(prompt, schema=schema, files=files, check=check, **options)
+        asking = self._asker.ask(prompt, schema=schema, files=files, check=check, **options)
         return self._loop.run(asking)
 
     @overload
@@ -353,7 +353,7 @@ class BlockingAsker(Generic[T]):
         options = _check_here(options)
 
         async def start() -> Stream[Any]:
-            stream: Stream[Any] = self._questions.stream(
+            stream: Stream[Any] = self._asker.stream(
                 prompt, schema=schema, files=files, check=check, **options
             )
             return stream

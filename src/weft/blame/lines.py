@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, Generic, NamedTuple, TypeVar
 
-# A block that was moved within a file, or came back from an older version of it, keeps its author from this many letters and digits
-# on, and one that came from another file from that many: shorter ones are alike by chance. Git uses the same figures.
+# How many letters and digits a block needs to keep its author: one that was moved within a file, or came back from an older version of
+# it, and one that came from another file. Shorter ones may be alike by chance. Git uses the same figures.
 MIN_MOVED_CHARS: Final = 20
 MIN_COPIED_CHARS: Final = 40
 # Above this many comparisons, lines that are very frequent do not count as equal.

@@ -103,7 +103,7 @@ def _add_commands(
     depth = len(under)
     words = dict.fromkeys(entry.words[depth] for entry in entries)
     next_word = arguments[depth : depth + 1]
-    # Making a parser for each of thirty commands takes longer than listing sessions, and only the help needs them all.
+    # Making a parser for each of forty commands takes longer than listing sessions, and only the help needs them all.
     for word in next_word if next_word and next_word[0] in words else words:
         below = [entry for entry in entries if entry.words[: depth + 1] == (*under, word)]
         about = GROUPS.get((*under, word)) or below[0].about

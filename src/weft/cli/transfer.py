@@ -102,7 +102,7 @@ def export_command(args: argparse.Namespace) -> int:
 
 
 def _choose_sessions(args: argparse.Namespace, reader: SessionReader) -> list[SessionInfo]:
-    """Return the sessions to export, parents before children. Only a bundle includes child sessions."""
+    """Return the sessions to export, parents before children. Bundles and trajectories include child sessions."""
     if args.all:
         return sorted(reader.list_sessions(), key=lambda session: session.parent_id is not None)
     root = reader.get_session(args.session) if args.session else _pick_session(reader)

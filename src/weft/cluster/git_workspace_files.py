@@ -296,7 +296,7 @@ class WorkspaceFiles:
         return [*list_patches(messages), *get_weft_data(session).undo]
 
     async def _list_unused(self, before: StoredFiles, new: StoredFiles) -> Collection[str]:
-        """Return the pieces that are not needed any more. After everything was written anew, also those that a dead run left."""
+        """Return the pieces that are not needed any more, with those that a dead run left. While all earlier pieces are needed, return none."""
         if before.names <= new.names:
             return ()
         keys = await self._undo_context.store.list_keys(self._key)

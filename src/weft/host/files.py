@@ -366,7 +366,10 @@ def share_lock(path: str) -> Generator[int | None]:
 
 
 def is_locked(path: str) -> bool:
-    """Return True if a process holds the lock now. This needs no write permission and works on a read-only disk."""
+    """Return True if a process holds the exclusive lock now. This needs no write permission and works on a read-only disk.
+
+    It holds a shared lock for a moment, in which `try_lock` fails elsewhere.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:

@@ -201,6 +201,7 @@ class _CodexConversation:
 
 
 def _find_meta(lines: list[JsonLine]) -> dict[str, Any]:
+    """Return what a rollout says about its session: id, directory, version. The first versions wrote it as the first line."""
     for line in lines:
         payload = line.get("payload")
         if line.get("type") == "session_meta" and isinstance(payload, dict):

@@ -22,24 +22,13 @@ DIFF_LIMIT = 256 << 20
 
 
 class OpenCodeSqlite:
-    """An unreadable row is reported and skipped; the rest of its session is imported."""
+    """The `SessionSource` of a database. An unreadable row is reported and skipped; the rest of its session is imported."""
 
     def __init__(self, database: OpenCodeDatabase) -> None:
         self._database = database
-        self._unlisted: list[ImportTrouble] = []
 
-    def list_projects(self) -> list[Project]:
-        self._unlisted.clear()
-        rows = self._database.projects()
-        return [project for row in rows for project in self._read_project(row)]
-
-    def _read_project(self, row: Row) -> list[Project]:
-        where = f"project {row['id']}"
-        try:
-            return [from_plain(to_project(row), Project, where=where)]
-        except DocumentError as error:
-            self._unlisted.append(ImportTrouble(where=where, reason=error.reason))
-            return []
+    def list_projects(self, troubles: list[ImportTrouble]) -> list[Project]:
+        return [project for row in self._database.projects() for project in _read_project(row, troubles)]
 
     def list_sessions(self) -> list[FoundSession]:
         return [
@@ -47,7 +36,7 @@ class OpenCodeSqlite:
         ]
 
     def list_troubles(self) -> Iterator[ImportTrouble]:
-        yield from self._unlisted
+        yield from ()
 
     def _read(self, row: Row) -> ImportedSession:
         id = check_file_name("session", row["id"])
@@ -98,6 +87,16 @@ class OpenCodeSqlite:
             troubles.append(ImportTrouble(where=path, reason=str(error)))
             return ()
         return found
+
+
+def _read_project(row: Row, troubles: list[ImportTrouble]) -> list[Project]:
+    """Return the project of a row, or none and report it."""
+    where = f"project {row['id']}"
+    try:
+        return [from_plain(to_project(row), Project, where=where)]
+    except DocumentError as error:
+        troubles.append(ImportTrouble(where=where, reason=error.reason))
+        return []
 
 
 def _decode(raw: bytes, kind: Any, ids: dict[str, str], troubles: list[ImportTrouble]) -> list[Any]:

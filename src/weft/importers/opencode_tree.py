@@ -15,14 +15,17 @@ from weft.transfer.document import check_export
 
 
 class OpenCodeTree:
-    """An unreadable document is reported and skipped; the rest of its session is imported."""
+    """The `SessionSource` of a tree. An unreadable document is reported and skipped; the rest of its session is imported."""
 
     def __init__(self, tree: ForeignTree) -> None:
         self._tree = tree
         self._unlisted: list[Damage] = []
 
-    def list_projects(self) -> list[Project]:
-        return self._tree.list_projects()
+    def list_projects(self, troubles: list[ImportTrouble]) -> list[Project]:
+        self._tree.take_problems()
+        projects = self._tree.list_projects()
+        troubles += map(_to_trouble, self._tree.take_problems())
+        return projects
 
     def list_sessions(self) -> list[FoundSession]:
         self._tree.take_problems()

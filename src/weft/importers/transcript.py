@@ -69,8 +69,8 @@ class FoundSession(Struct, frozen=True, kw_only=True):
 class SessionSource(Protocol):
     """Where sessions are imported from. Reading changes nothing there."""
 
-    def list_projects(self) -> list[Project]:
-        """Return the projects that its sessions name."""
+    def list_projects(self, troubles: list[ImportTrouble]) -> list[Project]:
+        """Return the projects that its sessions name. Add those that cannot be read to `troubles`."""
         ...
 
     def list_sessions(self) -> list[FoundSession]:
@@ -78,7 +78,7 @@ class SessionSource(Protocol):
         ...
 
     def list_troubles(self) -> Iterator[ImportTrouble]:
-        """Yield what could not be listed. Complete only after `list_sessions`."""
+        """Yield the sessions that could not be listed. Complete only after `list_sessions`."""
         ...
 
 
@@ -87,7 +87,8 @@ class FoundSessions(Struct, frozen=True):
 
     sessions: list[FoundSession]
 
-    def list_projects(self) -> list[Project]:
+    def list_projects(self, troubles: list[ImportTrouble]) -> list[Project]:
+        del troubles
         return []
 
     def list_sessions(self) -> list[FoundSession]:

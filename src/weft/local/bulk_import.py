@@ -20,7 +20,7 @@ from weft.importers.transcript import FoundSession, FoundSessions, ImportTrouble
 from weft.journal import Journal, open_journal
 from weft.local.place import find_place, make_git_lookup, record_place
 from weft.model.event import ProjectUpdated
-from weft.model.project import Place
+from weft.model.project import Place, Project
 from weft.model.transfer import ExportCounts, ImportResult, add_counts
 from weft.store.contract import Store
 from weft.store.opencode_database import open_opencode_database
@@ -80,11 +80,12 @@ class BulkImporter:
         importer = SessionImporter(self._store, self._journal, self._place, options)
         with open_source(request) as source:
             found = await asyncio.to_thread(source.list_sessions)
-            if not request.dry_run:
-                await self._record_projects(source)
-            received: list[ImportResult] = []
             troubles = list(source.list_troubles())
             refused = len(troubles)
+            projects = source.list_projects(troubles)
+            if not request.dry_run:
+                await self._record_projects(projects)
+            received: list[ImportResult] = []
             for done, each in enumerate(found):
                 on_progress(done, len(found))
                 try:
@@ -103,8 +104,8 @@ class BulkImporter:
         troubles += read.troubles
         return await importer.receive(read.export, counted=read.counted)
 
-    async def _record_projects(self, source: SessionSource) -> None:
-        for project in source.list_projects():
+    async def _record_projects(self, projects: list[Project]) -> None:
+        for project in projects:
             if await self._store.find_project(project.id) is None:
                 await self._journal.commit(ProjectUpdated(info=project))
 

@@ -85,7 +85,7 @@ MAX_OUTPUT_LINES: Final = 12
 
 
 def make_call_title(input: Mapping[str, object]) -> str:
-    """Return a short title for a call of a tool that weft does not know."""
+    """Return a short title for a call that has none, made of its arguments."""
     match input.get("questions"):
         case [{"question": str() as question}, *_] if question:
             return question.partition("\n")[0][:TITLE_LENGTH]

@@ -109,7 +109,7 @@ class PartUpdated(Event, frozen=True, kw_only=True):
 
 
 class PartGrew(Event, frozen=True, kw_only=True):
-    """The text of a part grew by `delta` at character `offset`. Applying the event twice changes nothing."""
+    """The text of a part grew by `delta` at character `offset`. Applying the event again changes nothing."""
 
     type: ClassVar[str] = "message.part.delta"
 

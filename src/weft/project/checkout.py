@@ -146,7 +146,10 @@ def find_top(real: str) -> str:
 
 
 def find_git_directories(top: str) -> tuple[str, str]:
-    """Return the git directory of a checkout, and the one it shares with the other checkouts."""
+    """Return the git directory of a checkout, and the one it shares with the other checkouts.
+
+    If its `.git` is a file without a pointer, return the path of that file twice.
+    """
     entry = os.path.join(top, ".git")
     if os.path.isdir(entry):
         real = os.path.realpath(entry)

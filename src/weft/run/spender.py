@@ -57,7 +57,7 @@ BUDGET_LIMIT = "budget"
 
 
 class Spender:
-    """The spending of one run. For every step: `reserve`, run it within `limit_time`, `count`. `close` ends it."""
+    """The spending of one run. Before a step, `reserve`; if that allows it, take it within `limit_time`, then `count`. `close` ends it."""
 
     def __init__(self, runtime: Runtime, session: SessionInfo, transcript: Transcript) -> None:
         self._runtime = runtime

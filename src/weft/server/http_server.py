@@ -276,10 +276,12 @@ class HttpServer:
 
     @property
     def default_directory(self) -> str:
+        """Return the directory of a caller who names none."""
         return self.setup.default_directory
 
     @property
     def shows_files(self) -> bool:
+        """Return True if callers may read files."""
         return any(route.name == "file.read" for route in self.routes)
 
     async def get_directory(self, directory: str) -> OpenDirectory:
@@ -406,9 +408,11 @@ class HttpServer:
 
     @cached_property
     def document(self) -> dict[str, Any]:
+        """Return the OpenAPI document of the routes."""
         return to_document(self.routes, version=VERSION)
 
     def note(self, line: str) -> None:
+        """Write a line to the log."""
         self.setup.note(line)
 
 

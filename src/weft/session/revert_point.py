@@ -192,7 +192,7 @@ def _to_absolute(info: AnyMessage, file: str) -> str:
 
 
 def may_reach_outside(messages: Iterable[MessageWithParts]) -> bool:
-    """Return True if calls ran, or may have run, whose effects cannot be fully known: commands, and tools of servers and plugins."""
+    """Return True if calls ran, or may have run, whose effects cannot be fully known: commands, child sessions, tools of servers and plugins."""
     return any(
         isinstance(part, ToolPart) and part.tool not in CONFINED_TOOLS and _may_have_run(part)
         for message in messages

@@ -108,7 +108,7 @@ class Snapshots(Protocol):
     * nothing is ever written to the user's repository, and no program that it configures is run;
     * contents, links, the executable bit and names are restored exactly, other permissions as far as they are known;
     * a change belongs to the session whose call was `watch`ed when it happened, and to no other session;
-    * a restore changes a file only if it is still as the agent left it, and restores all files or, if one is missing, none;
+    * a restore changes a file only if it is still as the agent left it, and restores all files or, if a snapshot is missing, none;
     * if a file cannot be written, the others are put back and `RestoreFailedError` is raised. If that fails too, the rest is
       left to `recover`, and until then nothing more is restored;
     * `recover` finishes or rolls back an interrupted restore, as the caller decides;

@@ -80,7 +80,8 @@ class Restorer:
         """Restore the files for the body, and keep them so if it does not raise.
 
         Raise `RestoreFailedError` if a file cannot be written. All files are then as before. If they cannot be put back
-        either, the intent stays for `recover`.
+        either, the intent stays for `recover`, and the next call raises this error, too. `SnapshotMissingError`, `StoreError` (the
+        current files cannot be saved) and `ConflictError` (another undo goes on for too long) are raised before anything is changed.
         """
         with try_lock(self._place.restore_lock, seconds=LOCK_SECONDS) as mine, share_lock(self._place.lock):
             if not mine:

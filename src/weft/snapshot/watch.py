@@ -57,6 +57,7 @@ class CallWatcher:
     # --- calls that announce their files ---
 
     async def open_some(self, session: SessionID, files: Sequence[str], id: str = "") -> WatchedCall:
+        """Begin a call that changes these files alone. `id` is that of the call."""
         began = self._next_number()
         seen = await asyncio.to_thread(self._tracker.record, files)
         call = WatchedCall(session=session, began=began, files=tuple(seen), call=id)
@@ -69,6 +70,7 @@ class CallWatcher:
         return call
 
     async def close_some(self, call: WatchedCall) -> None:
+        """End it, and record what became of its files."""
         await self._record_again(call)
         self._extras |= {each.path: each.file for each in call.files if each.path is not None}
         await self._close(call)
@@ -104,7 +106,7 @@ class CallWatcher:
     # --- calls that may change any file ---
 
     async def open_all(self, session: SessionID, blind: str, id: str = "") -> WatchedCall:
-        """`blind` is the reason why files cannot be compared, "" if they can."""
+        """Begin a call that may change any file. `blind` is the reason why files cannot be compared, "" if they can."""
         async with self._scan_lock:
             blind = blind or await self._scan()
             began = self._next_number()
@@ -123,6 +125,7 @@ class CallWatcher:
         return self._tracker.record(self._extras.values())
 
     async def close_all(self, call: WatchedCall) -> None:
+        """End it, and attribute to it what a scan finds changed."""
         async with self._scan_lock:
             blind = call.blind or await self._scan()
             if blind:

@@ -6,7 +6,7 @@ from weft.model.ids import SessionID
 
 
 class LeaseToken(NamedTuple):
-    """Proof that its bearer holds the lease of a session. Each time that the lease is taken it has another generation."""
+    """Proof that its bearer holds the lease of a session. Each time that the lease is taken, its token has another generation."""
 
     session: SessionID
     generation: int

@@ -109,8 +109,7 @@ class StoreReader(Protocol):
 def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lambda _: None) -> StoreReader:
     """Open the store at a URL for reading. Finish first what an older version or a crash left undone there.
 
-    A store whose search index is not part of it has the index below the directory `cache`, or in memory without one. `warn` is
-    called if the index cannot be used.
+    The search index of files is below the directory `cache`, or in memory without one. `warn` is called if it cannot be used.
 
     Raise `InvalidInputError` if the URL is not that of a store that can be read.
     """

@@ -33,10 +33,10 @@ async def open_store(
     """Open the store at `file:<path>`, `sqlite:<path>` or `postgres://<host>/<database>`, or an empty one at `memory:`.
 
     `root_commit` returns the first commit of a checkout; only sessions of the oldest versions need it.
-    `damaged` is called once for each document that turns out to be unreadable. A store whose search index is not part of it has
-    the index below the directory `cache`, or in memory without one. With a `principal`, a database that can restricts what it
-    shows; `open_owned_store` is the store of a principal in any kind of store. `opened` is the same store without a principal, if it
-    is open: a store that has connections then uses those.
+    `damaged` is called once for each document that turns out to be unreadable. The search index of files is below the directory
+    `cache`, or in memory without one; other stores contain theirs. With a `principal`, Postgres shows only what belongs to it;
+    `open_owned_store` opens the store of a principal in any kind of store. `opened` is the same store without a principal, if it is
+    open: Postgres then uses its connections.
     """
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon and not rest.strip("/"):

@@ -54,7 +54,7 @@ def test_whatever_a_tree_contains_is_imported_or_refused(tmp_path: Path, data: s
         allow_refusal(DocumentError, NewerFormatError, naming=str(odd)),
         open_opencode_tree(str(odd), lambda _: None) as tree,
     ):
-        tree.list_projects()
+        tree.list_projects([])
         for found in tree.list_sessions():
             check_import(found)
         list(tree.list_troubles())

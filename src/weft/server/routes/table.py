@@ -72,7 +72,10 @@ FILE_ROUTES: Final = (
 
 
 def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -> tuple[HttpOperation, ...]:
-    """Return the operations of a server. Without `shell`, `files` or `share`, leave out those that give access to them."""
+    """Return the operations of a server. Without `shell`, `files` or `share`, leave out those that give access to them.
+
+    Without `shell`, routes that need one only for some requests are served by functions that refuse such requests.
+    """
     return (
         *BASE_ROUTES,
         *(SHELL_ROUTES if shell else (*worktrees.CREATE_ONLY_ROUTES, *trials.NO_SHELL_ROUTES)),

@@ -50,7 +50,7 @@ class WeftSessionListQuery(Struct, frozen=True, kw_only=True):
 
 
 class NextInput(Wire, frozen=True, kw_only=True):
-    """A session to create, with a chosen id, and a directory or a git workspace."""
+    """A session to create, with an id if the caller chooses one, and a directory or a git workspace."""
 
     id: SessionID | None = None
     directory: str | None = None
@@ -98,7 +98,7 @@ async def list_sessions(call: DirectoryCall) -> list[SessionInfo]:
 
 
 async def create_next(call: DirectoryCall) -> SessionInfo:
-    """Create a session with an id chosen by the caller, in a directory of this project or in a git workspace."""
+    """Create a session, with an id if the caller chooses one, in a directory of this project or in a git workspace."""
     body: NextInput = call.body or NextInput()
     input = SessionInput(
         parent_id=body.parent_id, title=body.title, permission=body.permission, workspace=body.workspace

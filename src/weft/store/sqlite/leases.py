@@ -68,8 +68,8 @@ def remove_dead_holders(directory: str) -> None:
     """Remove the lock files of dead processes. A missing file means the same as one that nobody locks."""
     for name in list_holders(directory):
         with suppress(OSError):
-            # A new file may belong to a process that is about to lock it. An old one is only tested and not locked: even a
-            # moment's lock would make a dead process appear alive.
+            # A new file may belong to a process that is about to lock it. An old one is tested with a shared lock: a moment's
+            # exclusive one would make a dead process appear alive.
             is_old = now() - os.stat(f"{directory}/{name}").st_mtime * 1000 > YOUNG_MS
             if is_old and not is_alive(directory, name):
                 os.unlink(f"{directory}/{name}")

@@ -121,7 +121,10 @@ class DatabaseWriter:
             self._waker = None
 
     async def run(self, operation: Operation[T], urgency: Urgency = "durable") -> T:
-        """Run an operation and return its result once it is committed. Raise `StoreError` if it could not be."""
+        """Run an operation and return its result once it is committed.
+
+        Raise what the operation raises, `StoreError` if the database refuses it, and `ClosedError` after `close`.
+        """
         if self._closing:
             raise ClosedError("the store is closed")
         request = WriteRequest(operation, urgency, asyncio.get_running_loop())

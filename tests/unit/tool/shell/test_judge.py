@@ -140,6 +140,22 @@ def test_requests_are_sorted_by_permission_with_external_directories_first(tree:
     )
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sed -i s/a/b/ README.md",
+        "gsed -i s/a/b/ README.md",
+        "find src -delete",
+        "gfind src -delete",
+        "dd if=README.md of=x",
+    ],
+)
+def test_a_program_whose_files_are_known_may_write_no_others(tree: ShellTree, command: str) -> None:
+    requests = judge_command(command, tree.locate()).requests
+    assert "edit" in [each.permission for each in requests]
+    assert [each.may_write for each in requests if each.may_write] == []
+
+
 @pytest.mark.parametrize("command", ["cat ../outside/secret.txt", "cat /etc/hostname", "touch /x"])
 def test_a_worktree_at_the_root_of_the_disk_contains_nothing(tree: ShellTree, command: str) -> None:
     where = locate_command(str(tree.project), "/", tree.environment())

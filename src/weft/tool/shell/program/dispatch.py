@@ -43,7 +43,7 @@ from weft.tool.shell.program.table import (
     touch_files,
     touch_paths,
 )
-from weft.tool.shell.program.wrappers import DETACHING_PROGRAMS, FETCHING_PROGRAMS, WRAPPERS, unwrap_command
+from weft.tool.shell.program.wrappers import DETACHING_PROGRAMS, WRAPPERS, WRITING_WRAPPERS, unwrap_command
 from weft.tool.shell.state import ShellState, StreamContent
 
 _EXAMINERS: Final[dict[str, Examine]] = {
@@ -75,6 +75,8 @@ _INPUT_EXAMINERS: Final[dict[str, ExamineWithInput]] = {
     "sftp": examine_sftp,
     "sqlite3": examine_sqlite,
 }
+# These note every file that they write.
+_KNOWN_WRITERS: Final = frozenset({"sed", "gsed", "dd", "find", "gfind"})
 _CONTAINER_CLIENTS: Final = frozenset({"docker", "podman", "nerdctl", "kubectl"})
 _DATABASE_CLIENTS: Final = frozenset({"psql", "mysql", "mariadb"})
 
@@ -110,7 +112,7 @@ def examine(argv: Fields, state: ShellState, stdin: StreamContent | None) -> Pro
         state.mark_unclear(" ".join(field.text for field in argv), f"{unknown_option} may be an option")
     inner = unwrap_command(argv, state, stdin)
     if inner is not None:
-        return ProgramEffects(inner=tuple(inner), may_write=name in FETCHING_PROGRAMS)
+        return ProgramEffects(inner=tuple(inner), may_write=name in WRITING_WRAPPERS)
     if stdin is None and asks_for_help(argv):
         return ProgramEffects()
     inner = examine_interpreter(name, arguments, state, stdin)
@@ -127,8 +129,7 @@ def _examine_program(
 ) -> ProgramEffects:
     if name in _EXAMINERS:
         effects = _EXAMINERS[name](arguments, state)
-        # The files that these programs write were noted above.
-        return replace(effects, may_write=effects.may_write and name not in ("sed", "dd", "find"))
+        return replace(effects, may_write=effects.may_write and name not in _KNOWN_WRITERS)
     if name in _INPUT_EXAMINERS:
         return _INPUT_EXAMINERS[name](arguments, state, stdin)
     if name in _CONTAINER_CLIENTS:

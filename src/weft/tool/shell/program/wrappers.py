@@ -112,8 +112,8 @@ _RUNNER_VALUE_OPTIONS: Final = split_names(
     "-n -p --name --prefix --with --from --python --package --extra --group"
 )
 WRAPPERS: Final = frozenset(_WRAPPERS) | split_names("env xargs")
-# These download and store the program that they run, or parts of it.
-FETCHING_PROGRAMS: Final = frozenset(_RUNNERS) | split_names(
+# These write files themselves: the program that they download, or what they record of the one that they run.
+WRITING_WRAPPERS: Final = frozenset(_RUNNERS) | split_names(
     "npx bunx uvx pipx ssh perf valgrind script hyperfine gdb"
 )
 # These start processes that go on after the command has ended. They are unclear.
