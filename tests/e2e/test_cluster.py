@@ -275,7 +275,7 @@ def test_every_operation_reaches_a_session_through_a_node_that_does_not_run_it(t
         (cluster.project / "go").touch()
         wait_until(lambda: "turn left" in cluster.model.prompts[-1], "a request with it")
         wait_until(lambda: one.get("/session/status") == two.get("/session/status") == {}, "the end")
-        wait_until(lambda: heard.list_types(session).count("session.idle") >= 2, "the second end")  # noqa: PLR2004
+        wait_until(lambda: heard.list_types(session).count("session.idle") >= 2, "the second end")
         assert heard.list_types(session).count("session.idle") == 2
         # A command and a command line are done by whichever node takes them.
         for number, node in enumerate((one, two), 1):

@@ -86,7 +86,9 @@ class PilotTerminal:
         Return the screen as it is in the end.
         """
         until = time.monotonic() + PATIENCE
-        while (screen := self.get_stable_screen()) != wanted and time.monotonic() < until:
+        while (screen := self.get_stable_screen()) != wanted:
+            if time.monotonic() > until:
+                break
             await asyncio.sleep(0.01)
         return screen
 

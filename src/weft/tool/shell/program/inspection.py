@@ -30,7 +30,11 @@ def examine_ps(arguments: Fields, state: ShellState) -> ProgramEffects:
         flags = field.text[: letters.start("value")] if letters["value"] is not None else field.text
         shows_environment |= "e" in flags
     # In BSD's ps, `-E` does it.
-    if shows_environment or parsed.has("-E") or not all(field.is_known for field in arguments):
+    if (
+        shows_environment
+        or parsed.has("-E")
+        or not all(field.is_known or field.is_number for field in arguments)
+    ):
         state.mark_unclear(
             " ".join(["ps", *(field.text for field in arguments)]),
             "it may show the environment of other processes",
