@@ -28,7 +28,11 @@ _TAR_VALUE_OPTIONS: Final = split_names(
     " --pax-option --suffix --owner-map --group-map --exclude-tag --exclude-tag-all --exclude-tag-under --exclude-ignore"
     " --exclude-ignore-recursive --quoting-style --quote-chars --set-mtime-command -g -V -K -N -L -H"
 )
-_ZIP_VALUE_OPTIONS: Final = split_names("-x -i -b -n -t -TT --unzip-command")
+_ZIP_VALUE_OPTIONS: Final = split_names(
+    "-x -i -b -n -t -tt -TT -O -P -Z -s -ds -lf --exclude --include --temp-path --suffixes --from-date --before-date --unzip-command"
+    " --output-file --password --compression-method --split-size --dot-size --logfile-path"
+)
+_ZIP_WRITTEN_OPTIONS: Final = ("-O", "--output-file", "-lf", "--logfile-path", "-b", "--temp-path")
 _EXTRACT_OPTIONS: Final = ("-x", "--extract", "--get")
 
 
@@ -70,6 +74,8 @@ def _touch_packed(parsed: ParsedArguments, state: ShellState) -> None:
         # bsdtar adds the content of an archive for `@archive`.
         packed = field.ending(field.text[1:]) if field.text.startswith("@") else field
         state.touch_all(packed, "read", links=parsed.has("-h", "--dereference"))
+        if parsed.has("--remove-files"):
+            state.touch_all(packed, "write")
     if parsed.has("-T", "--files-from"):
         state.touch(unknown_field("files named in a list"), "read")
 
@@ -85,10 +91,12 @@ def examine_zip(arguments: Fields, state: ShellState, stdin: StreamContent | Non
     parsed = parse_arguments(arguments, _ZIP_VALUE_OPTIONS)
     for field in parsed.values("-TT", "--unzip-command"):
         state.mark_unclear(f"zip -TT {field.text}", "an option of zip runs a program")
-    for field in parsed.words[:1]:
+    for field in (*parsed.words[:1], *parsed.values(*_ZIP_WRITTEN_OPTIONS)):
         state.touch(field, "write")
     for field in parsed.words[1:]:
         state.touch_all(field, "read", links=not parsed.has("-y", "--symlinks"))
+        if parsed.has("-m", "--move"):
+            state.touch_all(field, "write")
     if stdin is not None and (
         parsed.has("-@", "--names-stdin") or "-@" in (field.text for field in arguments)
     ):
@@ -97,7 +105,7 @@ def examine_zip(arguments: Fields, state: ShellState, stdin: StreamContent | Non
 
 
 def examine_unzip(arguments: Fields, state: ShellState) -> ProgramEffects:
-    parsed = parse_arguments(arguments, split_names("-d -x"))
+    parsed = parse_arguments(arguments, split_names("-d -x -P"))
     for field in parsed.words[:1]:
         state.touch(field, "read")
     only_lists = parsed.has("-l", "-p", "-Z", "-t", "-v")
