@@ -1,7 +1,7 @@
 """Replay a stored session in a scratch checkout, and find where it differs from what was recorded.
 
-With recorded answers, only the tools run again: the model's words and calls are those of the recording. With a model, the model answers
-again, and calls run again or get their recorded results. Recorded answers cost nothing, so their replay is kept in memory only; what a model answers is stored.
+With recorded answers, only the tools run again: the model's words and calls are those of the recording. Such a replay costs nothing and
+is kept in memory only. With a model, the model answers again, and calls run again or get their recorded results. Such a replay is stored.
 """
 
 from __future__ import annotations

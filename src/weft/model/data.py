@@ -51,7 +51,8 @@ class ContextReport(Wire, frozen=True, kw_only=True):
     """The parts of the request that the next step of a session would send, in their order.
 
     `tokens` is about their sum, `limit` what fits. With `placeholder`, a placeholder stands for the next prompt, which is
-    not known yet. With `overflows`, the conversation would be summarised first. Tools of MCP servers that are not connected are not included.
+    not known yet. With `overflows`, the conversation would be summarised first. Tools of MCP servers that are not connected
+    are not included.
     """
 
     agent: str

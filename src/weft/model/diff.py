@@ -83,8 +83,8 @@ def cap_diffs(
 ) -> tuple[FileDiff, ...]:
     """Limit the bytes of text per file and in total, and the number of files.
 
-    `additions` and `deletions` stay those of the whole change. A shortened diff has `truncated` among its
-    unknown fields (`extra_`). Files over the limit become one entry with their sums. Diffs within the limits are returned unchanged.
+    `additions` and `deletions` stay those of the whole change. A shortened diff has `truncated` in
+    `extra_`. Files over the limit become one entry with their sums. Diffs within the limits are returned unchanged.
     """
     listed, rest = (diffs, ()) if len(diffs) <= files else (diffs[: files - 1], diffs[files - 1 :])
     remaining = total

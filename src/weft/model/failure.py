@@ -32,10 +32,8 @@ class OutputLengthData(Wire, frozen=True, kw_only=True):
 
 
 class BudgetData(Wire, frozen=True, kw_only=True):
-    """The budget that would have been exceeded: its limit, what was spent, and the estimate for the next request
-    to the model.
-
-    `hint` says how to continue.
+    """The budget that would have been exceeded: its limit, what was spent, and the estimate for the next request to the
+    model. `hint` says how to continue.
     """
 
     message: str

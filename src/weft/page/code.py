@@ -114,7 +114,7 @@ def compare_texts(before: str, after: str) -> list[DiffRow]:
     old, new = clean(before).splitlines(), clean(after).splitlines()
     rows: list[DiffRow] = []
     at = 0
-    # In long texts, ignore lines that occur often: that is much faster, and the diff is cut anyway.
+    # In long texts, a line that occurs often is not used to find what is equal. That is much faster.
     matcher = SequenceMatcher(None, old, new, autojunk=len(old) + len(new) > MAX_DIFF_ROWS * 2)
     for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
         start = group[0][1]

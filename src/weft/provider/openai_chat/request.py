@@ -344,7 +344,7 @@ def _to_result_files(result: ResultContent) -> list[Json]:
 
 
 def _to_call(call: CallContent) -> Json:
-    # `to_bytes` replaces lone surrogates. In the body the arguments are a string of JSON, where they would be hidden by escapes.
+    # Lone surrogates are replaced here. In the body they would be escapes inside a string of JSON, which nothing replaces.
     function = {"name": call.tool, "arguments": to_bytes(call.input).decode()}
     return {"id": call.call_id, "type": "function", "function": function}
 
