@@ -317,7 +317,7 @@ def test_broken_json_configuration_says_that_nothing_runs_and_has_a_hint(root: P
     (root.parent / "opencode.json").write_text('{"model": ')
     [finding] = [each for each in examine(case(root)) if each.area == "configuration"]
     assert finding.what == f"{root.parent}/opencode.json:1:11: model: a value is expected here"
-    assert finding.means == "no run starts here before it is corrected"
+    assert finding.means == "no run starts here until this is corrected"
     assert finding.repair == "correct it at this line and column; weft doctor checks it again"
 
 

@@ -54,8 +54,8 @@ MAX_TRACKED: Final = 200
 class ServerState(Struct, frozen=True, kw_only=True):
     """The state of a server: all sessions, the messages of the tracked ones, statuses and open requests.
 
-    `running` are sessions whose runs this client waits for. A run may not have begun yet, so their end is not derived from
-    the state.
+    `running` are the sessions whose runs this client waits for. Such a run may not have begun yet, so an idle session does not
+    mean that its run has ended.
     """
 
     sessions: Mapping[SessionID, SessionInfo]
@@ -68,7 +68,11 @@ class ServerState(Struct, frozen=True, kw_only=True):
 
 
 class TrackedSession:
-    """What the events said about one session."""
+    """What the events said about one session.
+
+    `expects_end` says that the listener waits for the end of a run. `begun_at` is the time from which messages are new to the
+    listener, if it is known.
+    """
 
     def __init__(self) -> None:
         self.info: SessionInfo | None = None
@@ -132,8 +136,8 @@ class SessionTracker:
             known.begun_at = since
 
     def to_growth(self, event: Event) -> list[Event]:
-        """Return a growing part as growth. OpenCode 1.1.34 sends the whole part with each piece of text, but a listener that
-        prints text needs the piece. Other events stay as they are.
+        """Return `PartGrew` in place of an update that adds text to a part. OpenCode 1.1.34 sends the whole part with each piece of
+        text, but a listener that prints text needs the piece. Other events stay as they are.
         """
         if not isinstance(event, PartUpdated) or event.delta is None:
             return [event]
@@ -143,7 +147,7 @@ class SessionTracker:
         return [event] if _find_growth(before, event.part) is None else list(_diff_part(before, event.part))
 
     def add_offset(self, properties: dict[str, Any]) -> dict[str, Any]:
-        """Add the offset to growth of OpenCode 1.18, which is the length of the text so far."""
+        """Add the offset, which OpenCode 1.18 does not send, to the properties of growth: the length of the text so far."""
         session, message = SessionID(str(properties.get("sessionID"))), properties.get("messageID")
         known = self._tracked.get(session)
         found = known.transcript.find(MessageID(str(message))) if known else None
@@ -173,7 +177,7 @@ class SessionTracker:
             if known.info is not None and known.info != info:
                 yield SessionUpdated(info=info)
             status = state.status.get(id, Idle())
-            # What follows is shown as part of the run. The end of a run comes last, below.
+            # Report first that a run has begun, so that its messages are shown as part of it. The end of a run comes last, below.
             if not isinstance(status, Idle):
                 yield from _diff_status(id, known, status)
             yield from _diff_messages(id, known, state.messages.get(id, []))
@@ -310,7 +314,7 @@ CONNECTED: Final = "server.connected"
 CONNECTION_EVENTS: Final = frozenset({CONNECTED, "server.heartbeat"})
 PART_GREW: Final = "message.part.delta"
 CURSORS_PER_SERVER: Final = 1 << 96
-MAX_COUNT_DIGITS: Final = 28  # of a number below `CURSORS_PER_SERVER`
+MAX_COUNT_DIGITS: Final = 28  # every number with so few digits is below `CURSORS_PER_SERVER`
 
 GatherState = Callable[[SessionTracker], Awaitable[ServerState]]
 
@@ -328,7 +332,11 @@ class CursorMap:
         self._servers: list[str] = []
 
     def to_cursor(self, id: str | None, before: int) -> int:
-        """Return the cursor of an event that follows `before`. An event without id gets a cursor that cannot be resumed."""
+        """Return the cursor of an event that follows `before`.
+
+        If the event has no id, or one without a number, that is the cursor `before`: resuming there repeats the event. From a
+        server that sends no ids it is a new cursor that cannot be resumed.
+        """
         server, _, count = (id or "").rpartition(".")
         if not server or not count.isdecimal() or len(count) > MAX_COUNT_DIGITS:
             return before if self._servers else before + 1
@@ -346,8 +354,8 @@ class CursorMap:
 async def read_frames(
     connection: ServerConnection, after: str | None
 ) -> AsyncGenerator[EventFrame | Connected]:
-    """Yield frames, and reconnect as often as needed. Raise `UnreachableError` if the server is gone for too long, or the
-    server's refusal.
+    """Yield frames, and reconnect as often as needed. Raise `UnreachableError` if the server is gone for too long. If the server
+    refuses the request, raise its error.
     """
     backoff, first = Backoff(connection.options.patience), after is None
     while True:
@@ -369,7 +377,7 @@ async def read_frames(
             reason = str(error) or type(error).__name__
         if not await backoff.wait():
             raise UnreachableError(f"{connection.url}: {reason}", hint=NO_SERVER_HINT)
-        if backoff.attempts > 1:  # a connection that was only cut is back at once
+        if backoff.attempts > 1:  # after a mere interruption, the first attempt succeeds
             connection.notice_gone()
 
 
@@ -432,6 +440,7 @@ class EventListener:
         state = await self._gather(self.tracker)
         for child in self.tracker.find_new_children(state.sessions):
             await self._put(None, SessionCreated(info=child))
+        # Now the new children are tracked, so this state has their messages, too.
         state = await self._gather(self.tracker)
         for event in list(self.tracker.find_missed(state)):
             await self._put(None, event)
@@ -452,8 +461,8 @@ class EventListener:
             await self.catch_up(str(event.properties.get("reason", "")))
         else:
             async with self._lock:
-                for part in [event] if self._connection.is_weft else self.tracker.to_growth(event):
-                    await self._put(each.id, part)
+                for converted in [event] if self._connection.is_weft else self.tracker.to_growth(event):
+                    await self._put(each.id, converted)
         self._set_connected()
 
     def _set_connected(self) -> None:

@@ -1,6 +1,7 @@
 """Prompts, tools of clients, commands, undo, permissions and questions, over HTTP.
 
-An OpenCode server leaves some of it to its clients: the ids of prompts, the model of a summary, and refusing what it would ignore.
+An OpenCode server leaves some of it to its clients. They make the ids of prompts, choose the model of a summary, and refuse what
+the server would ignore.
 """
 
 import secrets
@@ -67,12 +68,16 @@ from weft.model.permission import (
 from weft.model.provider import ProviderList
 from weft.model.session import AnyStatus, Idle, RevertResult, SessionInfo
 
+# How long a prompt may take to appear on an OpenCode server that has accepted it.
 STORED_SECONDS = 5.0
 CLIENT_TOOL_HINT = "offer the tool to the server through MCP, or use weft serve"
 
 
 class PreparedPrompt(Struct, frozen=True):
-    """A prompt that can be sent repeatedly. Messages from the time `since` on belong to it, if that is known."""
+    """A prompt that can be sent repeatedly: it has a message id, or the request gets the idempotency key `key`.
+
+    `since` is the time before which no message of its run was created, or None if that is not known.
+    """
 
     input: PromptInput
     key: str | None
@@ -125,14 +130,12 @@ class RemoteRuns(RemoteMessages):
             return await self._connection.send(request, MessageWithParts)
 
     async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
-        session_path(session)
+        path = weft_path(session_path(session, "submit"))
         prepared = await self._prepare(session, input)
         for listener in self._listeners:
             listener.tracker.expect(session, prepared.since)
         if self._connection.is_weft:
-            request = post(
-                weft_path(session_path(session, "submit")), prepared.input, repeatable=True, key=prepared.key
-            )
+            request = post(path, prepared.input, repeatable=True, key=prepared.key)
             return await self._connection.send(request, MessageWithParts)
         # OpenCode answers before the prompt is stored, so poll until it is there.
         await self._connection.send(

@@ -23,7 +23,7 @@ from msgspec import Struct
 REPORTING_FILE_SYSTEMS: Final = frozenset(["btrfs", "ext2", "ext3", "ext4", "f2fs", "tmpfs", "xfs"])
 MOUNTS: Final = "/proc/self/mountinfo"
 
-# Of sys/inotify.h.
+# From sys/inotify.h.
 IN_MODIFY: Final = 0x2
 IN_ATTRIB: Final = 0x4
 IN_CLOSE_WRITE: Final = 0x8
@@ -146,7 +146,7 @@ class DirectoryWatcher:
         # What was at this path before is of no interest any more.
         self._watches = {each: known for each, known in self._watches.items() if known.path != path}
         if number in self._watches:
-            return False  # the kernel has one watch for each directory, by whichever path
+            return False  # this directory is watched by another path already, and the kernel has only one watch for it
         self._watches[number] = WatchedDirectory(path, (status.st_dev, status.st_ino), set())
         return True
 

@@ -54,12 +54,12 @@ def list_built_in_logins(trusted_config: Config, clock: Clock) -> list[ProviderL
 def _to_built_in_login(auth: PluginAuth, clock: Clock) -> ProviderLogin:
     """Make a login of built-in functions. They need no worker thread, but a deadline."""
 
-    async def ask(work: Callable[[], Any], seconds: float) -> Any:
+    async def call(work: Callable[[], Any], seconds: float) -> Any:
         async with Deadline(f"login with {auth.provider}", seconds, clock).running():
             result = work()
             return await result if isawaitable(result) else result
 
-    return ProviderLogin(auth=auth, ask=ask)
+    return ProviderLogin(auth=auth, call=call)
 
 
 def _make_copilot_auth(client_id: str, clock: Clock) -> PluginAuth:

@@ -1,7 +1,7 @@
 """Replay a stored session in a scratch checkout, and find where it differs from what was recorded.
 
-With recorded answers, the tools run again and everything else is exact. With a model, the model answers again, and calls run again or
-get their recorded results. Recorded answers cost nothing, so their replay is kept in memory only; what a model answers is stored.
+With recorded answers, only the tools run again: the model's words and calls are those of the recording. Such a replay costs nothing and
+is kept in memory only. With a model, the model answers again, and calls run again or get their recorded results. Such a replay is stored.
 """
 
 from __future__ import annotations
@@ -173,10 +173,11 @@ class _Replay:
                 for child in await self._list_children()
             ]
             tape = SessionTape([step.message for step in self._chosen.steps], children, renamed=self._renamed)
-        change = self._results.replace_tools if self._input.tools == "recorded" else tuple
+        # `tuple` returns the tools as they are.
+        change_tools = self._results.replace_tools if self._input.tools == "recorded" else tuple
         store = self._sources.store if self._stored else MEMORY
         async with self._sources.open_engine(
-            self._checkout.directory, store, tape=tape, change_tools=change
+            self._checkout.directory, store, tape=tape, change_tools=change_tools
         ) as api:
             yield api
 
@@ -187,7 +188,7 @@ class _Replay:
     async def run(self, api: Engine) -> SessionID:
         """Send the recorded prompts, and return the session that answered them."""
         replayed = await self._begin(api)
-        # A prompt with a budget gets no title of its own, which would be one more request.
+        # Each prompt has a budget, if only an unlimited one: then no title is generated, which would be one more request.
         budget = self._input.budget or UNLIMITED
         for prompt in self._chosen.prompts:
             input = to_prompt_input(rename_paths(prompt, self._renamed))
@@ -230,11 +231,13 @@ class _Replay:
             steps = steps[: len(self._chosen.steps)]
         files = await read_step_files(api.runtime.undo_context.snapshots, steps)
         recorded = self._checkout.recorded
+        # Calls that get their recorded results change no files, so there is nothing to compare the recorded files with.
+        recorded_outcomes = to_outcomes(recorded.files) if self._input.tools == "real" else NO_OUTCOMES
         divergence = find_divergence(
             self._chosen.steps,
             steps,
             results=self._input.model is None,
-            files_of_one=to_outcomes(recorded.files) if self._input.tools == "real" else NO_OUTCOMES,
+            files_of_one=recorded_outcomes,
             files_of_other=to_outcomes(files),
         )
         original = await compare_sessions(self._runtime, self._sources, [self._session])

@@ -52,7 +52,8 @@ def examine_environment(target: DoctorInput) -> list[DoctorFinding]:
     return [
         *_check_versions(target),
         *_check_free_space(target),
-        *_check_permissions(target),
+        *_check_privacy(target),
+        *_check_writable(target),
         *_check_file_system(target),
     ]
 
@@ -104,7 +105,7 @@ def _check_free_space(target: DoctorInput) -> Iterator[DoctorFinding]:
 
 
 def _is_our_store(target: DoctorInput) -> bool:
-    """Return False for a file of another program, which the store reports and nothing here may change."""
+    """Return False if the file is another program's. Then nothing here may change it; the check of the store reports it."""
     try:
         target.open_maintenance().check_format()
     except WeftError:
@@ -112,7 +113,7 @@ def _is_our_store(target: DoctorInput) -> bool:
     return True
 
 
-def _check_permissions(target: DoctorInput) -> Iterator[DoctorFinding]:
+def _check_privacy(target: DoctorInput) -> Iterator[DoctorFinding]:
     wanted = [(target.paths.data, "0700"), (target.paths.auth_file, "0600")]
     if not os.path.isfile(target.root):
         wanted.append((target.root, "0700"))
@@ -121,7 +122,7 @@ def _check_permissions(target: DoctorInput) -> Iterator[DoctorFinding]:
     exposed = [
         FindingItem(where=path, reason=f"should be {mode}") for path, mode in wanted if get_public_mode(path)
     ]
-    # Files in a closed directory are protected too. OpenCode leaves its own files readable for everybody.
+    # Nobody else can read files in a private directory. OpenCode leaves its own files readable for everybody.
     if any(item.where in (target.paths.data, target.paths.auth_file) for item in exposed) or (
         exposed and not target.root.startswith(f"{target.paths.data}/")
     ):
@@ -134,6 +135,9 @@ def _check_permissions(target: DoctorInput) -> Iterator[DoctorFinding]:
             cure="lock-up",
             items=tuple(exposed),
         )
+
+
+def _check_writable(target: DoctorInput) -> Iterator[DoctorFinding]:
     if not os.access(find_existing(target.root), os.W_OK):
         yield DoctorFinding(
             severity="problem",
@@ -175,6 +179,6 @@ def _to_finding(severity: str, error: ConfigError) -> DoctorFinding:
         severity="problem" if is_problem else "warning",
         area="configuration",
         what=str(error) + (f" ({error.hint})" if error.near else ""),
-        means="no run starts here before it is corrected" if is_problem else "",
+        means="no run starts here until this is corrected" if is_problem else "",
         repair=(error.hint if not error.near else "") or "edit it; weft config shows the effective settings",
     )

@@ -13,8 +13,9 @@ Mode = Literal["subagent", "primary", "all"]
 class AgentInfo(Wire, frozen=True, kw_only=True):
     """The definition of an agent.
 
-    If `model` fails for good, the models in `fallback` are tried in turn. `limits` are additional rules that can only deny:
-    those of an untrusted project.
+    A `native` agent is built in. A `hidden` one is not offered to people or models. `steps` is the most steps that a turn
+    may have. If `model` fails for good, the models in `fallback` are tried in turn. `limits` are additional rules that can
+    only deny: those of an untrusted project.
     """
 
     name: str
@@ -41,7 +42,8 @@ class Instruction(Wire, frozen=True, kw_only=True):
     text: str
 
 
-# Returns the current instructions. Takes the known texts by source, which need not be fetched again.
+# Returns the current instructions. The argument maps URLs that were fetched before to their texts, so that they need not be
+# fetched again.
 ReadInstructions = Callable[[Mapping[str, str]], tuple[Instruction, ...]]
 
 

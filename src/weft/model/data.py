@@ -50,8 +50,9 @@ class ContextPart(Wire, frozen=True, kw_only=True):
 class ContextReport(Wire, frozen=True, kw_only=True):
     """The parts of the request that the next step of a session would send, in their order.
 
-    `tokens` is about their sum, `limit` what fits. With `placeholder`, the next prompt is not known yet. With `overflows`, the
-    conversation would be summarised first. Tools of MCP servers that are not connected are not included.
+    `tokens` is about their sum, `limit` what fits. With `placeholder`, a placeholder stands for the next prompt, which is
+    not known yet. With `overflows`, the conversation would be summarised first. Tools of MCP servers that are not connected
+    are not included.
     """
 
     agent: str

@@ -49,10 +49,11 @@ class Patch(Wire, frozen=True, kw_only=True):
 
 
 class FileFate(Wire, frozen=True, kw_only=True):
-    """What an undo did, or would do, with one file, and the reason if it was not restored.
+    """What an undo did, or would do, with one file. `reason` says why, where the fate alone does not.
 
-    * `restored`: the file is as before the agent's change; with a `reason`, as the person left it between two changes.
-    * `removed`: the agent had created the file, and it is gone.
+    * `restored`: the file is as it was before the agent's change. With a `reason`, it is as the person left it between two
+      changes of the agent.
+    * `removed`: the agent had created the file, and the undo removed it.
     * `unchanged`: the file already had the right contents.
     * `kept`: the person changed the file since, or something is in its way; it was not touched.
     * `uncovered`: the earlier contents were never recorded.
@@ -82,8 +83,8 @@ def cap_diffs(
 ) -> tuple[FileDiff, ...]:
     """Limit the bytes of text per file and in total, and the number of files.
 
-    `additions` and `deletions` stay those of the whole change. A shortened diff has `truncated` set. Files over the limit
-    become one entry with their sums. Diffs within the limits are returned unchanged.
+    `additions` and `deletions` stay those of the whole change. A shortened diff has `truncated` in
+    `extra_`. Files over the limit become one entry with their sums. Diffs within the limits are returned unchanged.
     """
     listed, rest = (diffs, ()) if len(diffs) <= files else (diffs[: files - 1], diffs[files - 1 :])
     remaining = total
@@ -96,7 +97,7 @@ def cap_diffs(
 
 
 def is_capped(diffs: Sequence[FileDiff]) -> bool:
-    """Return True if the diffs are within the limits."""
+    """Return True if the diffs are within the limits, so that `cap_diffs` would not change them."""
     sizes = [count_bytes(diff) for diff in diffs]
     return (
         len(diffs) <= MAX_FILES and sum(sizes) <= MAX_TOTAL_BYTES and max(sizes, default=0) <= MAX_FILE_BYTES

@@ -32,9 +32,8 @@ class OutputLengthData(Wire, frozen=True, kw_only=True):
 
 
 class BudgetData(Wire, frozen=True, kw_only=True):
-    """The budget that would have been exceeded: its limit, what was spent, and the estimate for the next call.
-
-    `hint` says how to continue.
+    """The budget that would have been exceeded: its limit, what was spent, and the estimate for the next request to the
+    model. `hint` says how to continue.
     """
 
     message: str
@@ -105,7 +104,7 @@ class ApiFailure(Failure, frozen=True, kw_only=True, tag="APIError"):
 
 
 class BudgetFailure(Failure, frozen=True, kw_only=True, tag="BudgetExceededError"):
-    """The next call would have exceeded a budget. OpenCode has no budgets and shows the message."""
+    """The next request to the model would have exceeded a budget. OpenCode has no budgets and shows the message."""
 
     data: BudgetData
 
@@ -135,7 +134,7 @@ class ModelNotFoundFailure(Failure, frozen=True, kw_only=True, tag="ProviderMode
 
 
 class OtherFailure(Failure, frozen=True, kw_only=True, tag="$other"):
-    """A failure with an unknown name, which is kept."""
+    """A failure with a name that weft does not know. The name is kept among the unknown fields."""
 
     data: dict[str, Any] | None = None
 

@@ -42,7 +42,7 @@ class SessionProof(Wire, frozen=True, kw_only=True):
     """The result of verifying a session: the number of entries of its chain, the hash of the last one, and the findings.
 
     * `intact`: everything is as weft wrote it. `outside`: others changed it too, in the way OpenCode does.
-    * `faulty`: something was changed, removed, added or damaged. `unproven`: there is no chain, or not of everything.
+    * `faulty`: something was changed, removed, added or damaged. `unproven`: there is no chain, or it does not cover everything.
     """
 
     session: SessionID

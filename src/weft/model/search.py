@@ -58,7 +58,7 @@ class Figures(Wire, frozen=True, kw_only=True):
 
 
 class HistoryMatch(Wire, frozen=True, kw_only=True):
-    """A place in another session: who wrote it, when, and the text around it. A match in the title has no message."""
+    """A match in another session of the project: who wrote it, when, and the text around it. A match in the title has no message."""
 
     session_id: SessionID
     title: str
@@ -69,7 +69,7 @@ class HistoryMatch(Wire, frozen=True, kw_only=True):
 
 
 class RecallMatch(Wire, frozen=True, kw_only=True):
-    """A match in the history: who wrote it or which tool returned it, and the text around it."""
+    """A match in the conversation of one session: who wrote it or which tool returned it, and the text around it."""
 
     message_id: MessageID
     by: str

@@ -29,7 +29,7 @@ class SessionTime(Wire, frozen=True, kw_only=True):
 
 
 class SessionSummary(Wire, frozen=True, kw_only=True):
-    """The number of changed lines and files. Old versions stored `diffs` here."""
+    """The number of changed lines and files. Old versions of OpenCode stored `diffs` here."""
 
     additions: int = always(0)
     deletions: int = always(0)
@@ -68,7 +68,7 @@ class CheckResult(Wire, frozen=True, kw_only=True):
     """How a check command ended. `hung` means that it was ended because it took too long.
 
     `code` is its exit code, `output` the end of what it printed. `dirtied` are the files that it changed; they were put
-    back. `tree` names the files that were checked.
+    back. `tree` is the hash of the files that were checked.
     """
 
     command: str
@@ -100,8 +100,9 @@ class WeftSessionData(Wire, frozen=True, kw_only=True):
     """Data of a session that OpenCode does not have. `titled` means that a person chose the title, which is then final.
 
     `limits` are the rules of parent sessions, which also apply. `undo` are the patches that lead back from a revert, oldest
-    first. `restored` names the last restore of files that is to be kept. `shared_budget` also limits its children, `trial` is its
-    place among the trials of one prompt. `owner` is the principal that the session belongs to; without one it is the
+    first. `restored` is the label of the last undo or redo of files that was stored: after a crash, an interrupted one with this
+    label is finished, and any other is rolled back. `shared_budget` also limits its children, `trial` is its place among the
+    trials of one prompt. `owner` is the principal that the session belongs to; without one it is the
     administrator's. `departed` says to which server it was moved: from then on it continues only there. `arrived` says where it
     came from. `workspace` is the git workspace that it has a checkout in, `resumed` says that another node continued it.
     """
@@ -128,7 +129,7 @@ NO_WEFT_DATA = WeftSessionData()
 
 
 class SessionInfo(Wire, frozen=True, kw_only=True):
-    """A session. Fields that early versions did not write are empty. `weft` holds data that OpenCode does not have."""
+    """A session. Fields that early versions of OpenCode did not write are empty. `weft` holds data that OpenCode does not have."""
 
     id: SessionID
     slug: str = ""
@@ -148,7 +149,7 @@ class SessionInfo(Wire, frozen=True, kw_only=True):
 class RevertResult(Wire, frozen=True, kw_only=True):
     """The session after a revert or unrevert, and the result for each file. After a dry run the session is unchanged.
 
-    `caution` names changes that are not among the files.
+    `caution` says which changes the undo does not know, so that it left them as they are.
     """
 
     session: SessionInfo
@@ -292,8 +293,8 @@ class Idle(Status, frozen=True, kw_only=True, tag="idle"):
 class Busy(Status, frozen=True, kw_only=True, tag="busy"):
     """The session is running. `waiting_for` are the ids of open permission requests and questions.
 
-    A session that `waits` has work that no node can do now; the field says what it waits for. OpenCode does not have
-    these fields. Its clients ignore an additional field of `busy`, but not an additional type.
+    If no node of a cluster can do the session's work now, `waits` says what it waits for. OpenCode does not have these
+    fields. Its clients ignore an additional field of `busy`, but not an additional type.
     """
 
     waiting_for: tuple[str, ...] = ()

@@ -31,15 +31,15 @@ P = TypeVar("P", bound=AnyPart)
 class Transcript:
     """Messages in order, oldest first. A part may arrive before its message.
 
-    The initial messages may be in any order; the parts of each must be sorted. They are stored as they are and taken apart
-    only when they change.
+    The initial messages may be in any order; the parts of each must be sorted. A message that does not change stays the same
+    object.
     """
 
     def __init__(self, messages: Iterable[MessageWithParts] = ()) -> None:
         self._built: dict[MessageID, MessageWithParts] = {each.info.id: each for each in messages}
         self._list = list(self._built.values())
         times = [each.info.time.created for each in self._list]
-        if any(map(le, times[1:], times)):
+        if any(map(le, times[1:], times)):  # a time is not later than the one before it
             self._list.sort(key=lambda each: _sort_key(each.info))
         self._valid_count = len(self._list)  # how many entries at the start of _list are up to date
         self._messages: dict[MessageID, AnyMessage] = {each.info.id: each.info for each in self._list}
@@ -143,7 +143,10 @@ def _sort_key(info: AnyMessage) -> tuple[tuple[int, int, str], MessageID]:
 
 
 def grow_part(part: P, event: PartGrew) -> P:
-    """Return the part with the text of the event appended. Return it unchanged if the event does not fit or was applied before."""
+    """Return the part with the text of the event at its offset, in place of what followed there.
+
+    Return it unchanged if the event does not fit or was applied before.
+    """
     if not isinstance(part, TextPart | ReasoningPart) or event.field != "text":
         return part
     text, offset = part.text, event.offset

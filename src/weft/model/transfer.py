@@ -30,7 +30,8 @@ class ExportCounts(Wire, frozen=True, kw_only=True):
 class ImportResult(Wire, frozen=True, kw_only=True):
     """The result of importing one session.
 
-    * `new`: it did not exist here. `same`: it existed with the same contents. `older`: the one here has all of it and more.
+    * `new`: it did not exist here. `same`: it existed with the same contents.
+    * `older`: the one here has all its contents and more, so nothing was imported.
     * `updated`: its newer or additional contents were added to the one here.
     * `forked`: both had changed, so it was stored under new ids.
 

@@ -127,7 +127,11 @@ class Pick(Wire, frozen=True, kw_only=True):
 
 
 class AdoptInput(Wire, frozen=True, kw_only=True):
-    """What to bring into the checkout. With `discard`, the worktrees of all trials of the group are removed afterwards."""
+    """What to bring into the checkout.
+
+    With `commit`, it is committed with this message. With `discard`, the worktrees of all trials of the group are removed
+    afterwards.
+    """
 
     picks: tuple[Pick, ...]
     commit: str | None = None
@@ -174,8 +178,8 @@ class ReplayInput(Wire, frozen=True, kw_only=True):
 class ReplayReport(Wire, frozen=True, kw_only=True):
     """A replay: how many steps it had, where it first differs from the recording, and both side by side.
 
-    `changed` are files that nobody recorded and that were taken as they are today, or from the commit of the time.
-    `session` is the stored replay; a replay of recorded answers costs nothing and is not stored.
+    `session` is the stored replay; a replay of recorded answers costs nothing and is not stored. `notes` say what may make
+    the replay differ, such as files whose contents were not recorded.
     """
 
     steps: int
@@ -219,7 +223,10 @@ class BisectReport(Wire, frozen=True, kw_only=True):
     """The result of a bisection.
 
     `found`: `culprit` broke the check. `good`: the check passes on the last files. `bad`: it fails already before the
-    first step. `flaky`: it gave two results for the same files. `output` is the end of what the check printed where it failed.
+    first step. `flaky`: it gave two results for the same files.
+
+    `changes` is the number of calls that changed files. `output` is the end of what the check printed where it failed, `dirtied` are
+    files that the check changed.
     """
 
     verdict: Literal["found", "good", "bad", "flaky"]

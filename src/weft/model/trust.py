@@ -21,12 +21,22 @@ HeldKind = Literal[
     "substitution",
     "link",
 ]
-TrustReason = Literal["environment", "configured", "given", "refused", "changed", "unknown"]
+TrustReason = Literal[
+    # trusted
+    "environment",  # WEFT_TRUST=1 is set
+    "configured",  # the person's configuration names the project
+    "given",  # the person trusts it as it is now
+    # not trusted
+    "refused",  # the person said no to it as it is now
+    "changed",  # it changed since the person decided
+    "unknown",  # the person has not decided
+]
 
 
 class HeldItem(Struct, frozen=True, kw_only=True):
-    """A setting or file that has no effect while a project is not trusted. `path` is its file, `does` what it would do. Neither contains a secret,
-    because placeholders are not resolved.
+    """A setting or file that has no effect while a project is not trusted.
+
+    `path` is its file, `does` what it would do. Neither contains a secret, because placeholders are not resolved.
     """
 
     kind: HeldKind
@@ -45,11 +55,11 @@ class TrustChange(Struct, frozen=True, kw_only=True):
 class TrustReport(Wire, frozen=True, kw_only=True):
     """Whether the project at `path` is trusted and why, what changed since, and what it brings along.
 
-    `held` is what is held back of a project that is not trusted. `looser` are settings of it that are without effect because they are
-    looser than the person's. Nobody is asked because of them alone.
+    `held` is what is held back of a project that is not trusted. `looser` are its settings that permit more than the person's own:
+    they have no effect either, but for them alone nobody is asked to trust the project.
 
-    `fingerprint` names the state that this report is about. A request to trust the project repeats it, so that nothing is trusted
-    that has changed since the report was read.
+    `fingerprint` names the state that this report is about. A request to trust the project repeats it, so that only this state is
+    trusted.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Addresses: without secrets, for people and to tell one store from another; and whether one is this machine (pure)."""
+"""Remove secrets from URLs, tell stores apart by their URLs, and recognise this machine as a host (pure)."""
 
 import re
 
@@ -7,7 +7,7 @@ def is_loopback_host(host: str) -> bool:
     """Return True if a host, which may be an IPv6 address in brackets, is this machine."""
     if host == "localhost":
         return True
-    from ipaddress import ip_address  # noqa: PLC0415  few commands ask
+    from ipaddress import ip_address  # noqa: PLC0415  few commands need it
 
     try:
         return ip_address(host.strip("[]")).is_loopback

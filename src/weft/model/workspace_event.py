@@ -30,7 +30,7 @@ class McpToolsChanged(Event, frozen=True, kw_only=True):
 
 
 class McpBrowserFailed(Event, frozen=True, kw_only=True):
-    """No browser could be opened for a login; show the address to the person."""
+    """No browser could be opened for a login. Clients show the address to the person."""
 
     type: ClassVar[str] = "mcp.browser.open.failed"
 
@@ -122,7 +122,7 @@ class PtyDeleted(Event, frozen=True, kw_only=True):
 
 
 class TuiPromptAppended(Event, frozen=True, kw_only=True):
-    """Add text to the input of OpenCode's terminal UI."""
+    """A client asked OpenCode's terminal UI to add text to its input."""
 
     type: ClassVar[str] = "tui.prompt.append"
 
@@ -130,7 +130,7 @@ class TuiPromptAppended(Event, frozen=True, kw_only=True):
 
 
 class TuiCommandExecuted(Event, frozen=True, kw_only=True):
-    """Run a command of OpenCode's terminal UI."""
+    """A client asked OpenCode's terminal UI to run a command."""
 
     type: ClassVar[str] = "tui.command.execute"
 
@@ -138,7 +138,7 @@ class TuiCommandExecuted(Event, frozen=True, kw_only=True):
 
 
 class TuiToastShown(Event, frozen=True, kw_only=True):
-    """Show a message in OpenCode's terminal UI."""
+    """A client asked OpenCode's terminal UI to show a message."""
 
     type: ClassVar[str] = "tui.toast.show"
 
@@ -149,7 +149,7 @@ class TuiToastShown(Event, frozen=True, kw_only=True):
 
 
 class TuiSessionSelected(Event, frozen=True, kw_only=True):
-    """Show a session in OpenCode's terminal UI."""
+    """A client asked OpenCode's terminal UI to show a session."""
 
     type: ClassVar[str] = "tui.session.select"
 

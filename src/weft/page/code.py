@@ -58,7 +58,7 @@ def _merge(tokens: "Iterator[tuple[object, str]]") -> Iterator[tuple[str, str]]:
 
 @cache
 def _find_class(kind: object) -> str:
-    """Return the class of a kind of token: the first letter or two of its name, as in stylesheets for Pygments."""
+    """Return the CSS class for a kind of token, "" if it has none. `kind` is a token type of Pygments."""
     name = str(kind).removeprefix("Token").removeprefix(".")
     return next((short for start, short in _CLASSES if name.startswith(start)), "")
 
@@ -98,7 +98,10 @@ def _find_lexer(language: str) -> "Lexer | None":
 
 
 class DiffRow(NamedTuple):
-    """A line of a diff. A row with `skipped` lines stands for lines that did not change; neither number is set then."""
+    """A line of a diff, with its numbers in the old and the new text.
+
+    A row of the kind `skip` stands for unchanged lines. Its text is how many they are, or "" if that is unknown.
+    """
 
     kind: Literal["same", "del", "add", "skip"]
     old: int | None
@@ -111,6 +114,7 @@ def compare_texts(before: str, after: str) -> list[DiffRow]:
     old, new = clean(before).splitlines(), clean(after).splitlines()
     rows: list[DiffRow] = []
     at = 0
+    # In long texts, a line that occurs often is not used to find what is equal. That is much faster.
     matcher = SequenceMatcher(None, old, new, autojunk=len(old) + len(new) > MAX_DIFF_ROWS * 2)
     for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
         start = group[0][1]

@@ -70,7 +70,7 @@ def format_divergence(divergence: Divergence | None) -> str:
 
 def format_seconds(ms: int) -> str:
     """Return a duration with a tenth of a second if it is short."""
-    seconds = ms / MS_PER_SECOND
+    seconds = round(ms / MS_PER_SECOND, 1)
     if seconds < SECONDS_PER_MINUTE:
         return f"{seconds:.1f}s"
     return f"{int(seconds) // SECONDS_PER_MINUTE}m{int(seconds) % SECONDS_PER_MINUTE:02}s"

@@ -1,6 +1,6 @@
 """Messages as our page shows them: text as rendered blocks, calls as one line each, everything else on request (pure).
 
-A view is small: what is closed on the page is not in it. `render_details` has the rest of a part, for when it is opened.
+A view is small: it does not have what the page shows collapsed. `render_details` renders that when a part is expanded.
 """
 
 import re
@@ -53,7 +53,7 @@ LONG_INPUT: Final = 500
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 # Types that contain only a picture: an SVG is a document.
 PICTURE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_CODE_BY_ENDING: Final = {
+_LANGUAGE_BY_ENDING: Final = {
     "py": "python", "js": "javascript", "ts": "typescript", "tsx": "tsx", "rs": "rust", "go": "go", "rb": "ruby",
     "sh": "bash", "c": "c", "h": "c", "cpp": "cpp", "java": "java", "kt": "kotlin", "css": "css", "html": "html",
     "json": "json", "toml": "toml", "yaml": "yaml", "yml": "yaml", "sql": "sql", "md": "markdown", "xml": "xml",
@@ -61,11 +61,11 @@ _CODE_BY_ENDING: Final = {
 
 
 class PartView(Wire, frozen=True, kw_only=True):
-    """A part as the page shows it while it is closed.
+    """A part as the page shows it while it is collapsed.
 
-    Of a text, `blocks` are the blocks that have ended, and `tail` is the open one. Of a call, `title`, `status`, `error` and the
-    times make the line; `child` is the session that it started. A file that is `stored` can be saved, and a `picture` be shown.
-    `note` is a sentence about anything else.
+    Of a text, `blocks` are the blocks that have ended; while the text is being written (`open`), `tail` is the last block. Of a
+    call, `title`, `status`, `error` and the times make the line; `child` is the session that it started. A file that is `stored`
+    is in the session, not behind a link, so it can be saved; a `picture` can be shown. `note` is a sentence about anything else.
     """
 
     id: PartID
@@ -99,9 +99,9 @@ class MessageView(Wire, frozen=True, kw_only=True):
 
 
 class PartGrowth(Wire, frozen=True, kw_only=True):
-    """What a text grew by: `blocks` that follow the first `at` ones, and the block that is still open.
+    """What a text grew by: `blocks` that follow the first `at` ones, and the last block, which is still being written.
 
-    `tail` replaces the open block, `append` adds to the code in it.
+    `tail` replaces the last block, `append` adds to the code in it.
     """
 
     session_id: SessionID
@@ -202,7 +202,7 @@ def _to_text_view(part: TextPart | ReasoningPart, cache: BlockCache) -> PartView
         stream = MarkdownStream(part.text)
         blocks, tail = stream.settle(), stream.tail().html
         return replace(view, open=True, blocks=tuple(blocks), tail=tail or "")
-    # Reasoning is closed at first: its blocks are sent when it is opened.
+    # Reasoning is collapsed at first: its blocks are sent when it is expanded.
     if is_reasoning:
         return replace(view, title=_first_line(part.text))
     return replace(view, blocks=cache.render(part.id, part.text))
@@ -278,11 +278,11 @@ def _to_file_view(part: FilePart) -> PartView:
     )
 
 
-# --- what is shown of a part when it is opened ---
+# --- what is shown of a part when it is expanded ---
 
 
 def render_details(part: AnyPart, cache: BlockCache, style: DiffStyle = "unified") -> Html:
-    """Render everything about a part that its closed view leaves out."""
+    """Render everything about a part that its collapsed view leaves out."""
     match part:
         case ToolPart():
             return join(_render_call(part, style))
@@ -346,9 +346,9 @@ def render_input(input: Mapping[str, Any]) -> Html:
     rows: list[Html] = []
     for name, value in input.items():
         text = value if isinstance(value, str) else encode_pretty(value).decode("utf-8", "replace")
-        # What scrolls must be reached by keys.
-        more = {"class_": "long", "tabindex": "0"} if len(text) > LONG_INPUT else {}
-        rows += [tag("dt", escape(str(name))), tag("dd", escape(_cut(text)), **more)]
+        # A long text scrolls, so the keyboard must reach it.
+        attributes = {"class_": "long", "tabindex": "0"} if len(text) > LONG_INPUT else {}
+        rows += [tag("dt", escape(str(name))), tag("dd", escape(_cut(text)), **attributes)]
     return tag("dl", *rows, class_="input")
 
 
@@ -358,7 +358,7 @@ def _render_output(part: ToolPart, state: CompletedState) -> Html:
         return tag("div", render_markdown(output), class_="prose")
     path = state.input.get("filePath")
     ending = path.rpartition(".")[2].lower() if part.tool == "read" and isinstance(path, str) else ""
-    language = _CODE_BY_ENDING.get(ending, "")
+    language = _LANGUAGE_BY_ENDING.get(ending, "")
     if language:
         return render_code(output, language)
     return tag("pre", escape(strip_ansi(output)), class_="output", tabindex="0")

@@ -23,7 +23,7 @@ from weft.model.provider import AnyAuth, ApiAuth, AuthMethod, AuthPrompt, OAuth,
 from weft.model.wire import decode, encode
 from weft.plugin.worker import Failed, PluginWorker, Returned
 
-# A person must find the browser, the password and the telephone.
+# A person needs time to switch to the browser, enter a password and confirm on a phone.
 LOGIN_SECONDS: Final = 15 * 60.0
 CALL_SECONDS: Final = 30.0
 PROVIDER_NAME: Final = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
@@ -84,7 +84,7 @@ class ProviderLogin(Struct, frozen=True, kw_only=True):
     """A declared login and how to call its functions. Their errors become `ProviderAuthError`."""
 
     auth: PluginAuth
-    ask: CallPlugin
+    call: CallPlugin
 
     def list_methods(self) -> list[AuthMethod]:
         return [
@@ -112,7 +112,7 @@ class ProviderLogin(Struct, frozen=True, kw_only=True):
 
     async def _call(self, work: Callable[[], Any], seconds: float) -> Any:
         try:
-            return await self.ask(work, seconds)
+            return await self.call(work, seconds)
         except DeadlineError as error:
             raise self._to_error(f"took longer than {error.seconds:g} seconds") from error
         except WeftError as error:
@@ -146,7 +146,7 @@ class ProviderLogin(Struct, frozen=True, kw_only=True):
 def to_plugin_login(worker: PluginWorker, auth: PluginAuth, clock: Clock) -> ProviderLogin:
     """Return a login whose functions run in the plugin's worker."""
 
-    async def ask(work: Callable[[], Any], seconds: float) -> Any:
+    async def call(work: Callable[[], Any], seconds: float) -> Any:
         async with Deadline(f"login with {auth.provider}", seconds, clock).running():
             outcome = await worker.do(work)
         match outcome:
@@ -155,7 +155,7 @@ def to_plugin_login(worker: PluginWorker, auth: PluginAuth, clock: Clock) -> Pro
             case Failed(reason=reason):
                 raise ProviderAuthError(auth.provider, reason)
 
-    return ProviderLogin(auth=auth, ask=ask)
+    return ProviderLogin(auth=auth, call=call)
 
 
 def list_auths(namespace: Mapping[str, Any]) -> list[PluginAuth]:

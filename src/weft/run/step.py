@@ -66,8 +66,8 @@ from weft.run.usage import UNKNOWN_USAGE, AnswerUsage, to_answer_usage
 
 # A long answer that arrives at once must not starve the listeners: they would fall behind further than the bus can hold.
 MAX_ITEMS_BEFORE_YIELD = 256
-# The next item of a stream follows these soon, so they wait for it and are stored together with it.
-FOLLOWED = Started, TextEnd, ReasoningEnd, Finished
+# After one of these, the next item of the stream comes soon. So their events are not stored at once, but together with its events.
+SOON_FOLLOWED = Started, TextEnd, ReasoningEnd, Finished
 
 
 class StepOutcome(Struct, frozen=True, kw_only=True):
@@ -134,9 +134,9 @@ class PreparedRequests:
 
     def take_piece(self, summary: str) -> None:
         """Go to the next piece. `summary` is the summary of the pieces before it."""
-        self._sizes = self._pieces.popleft()(summary)
+        self._candidates = self._pieces.popleft()(summary)
         self._smaller: ModelRequest | None = None
-        self.current = next(self._sizes)
+        self.current = next(self._candidates)
 
     @property
     def has_more(self) -> bool:
@@ -144,7 +144,7 @@ class PreparedRequests:
 
     def can_shrink(self) -> bool:
         """Return True if there is a smaller request for this piece. It is built now."""
-        self._smaller = self._smaller or next(self._sizes, None)
+        self._smaller = self._smaller or next(self._candidates, None)
         return self._smaller is not None
 
     def shrink(self) -> None:
@@ -214,13 +214,13 @@ class AnswerRequest:
         return await prepare_briefing(answer.runtime, answer.session, answer.transcript, answer.step.prompt)
 
     async def _prepare_request(self, change: Change, briefing: Briefing | None) -> None:
-        """Make `self._requests.current` the request for the next attempt."""
+        """Make `self._requests.current` the request for the next attempt. Without a briefing, it is a request for a summary."""
         match change:
             case "model" | "excluded":
-                building = (
-                    self._build_summary_requests() if briefing is None else self._build_requests(briefing)
-                )
-                self._requests = await building
+                if briefing is None:
+                    self._requests = await self._build_summary_requests()
+                else:
+                    self._requests = await self._build_requests(briefing)
             case "smaller":
                 self._requests.shrink()
                 self.shrunk = True
@@ -307,7 +307,7 @@ class AnswerRequest:
         for number in count(1):
             if ended is not None and not self._calls.is_running:
                 break
-            if self._answer.has_held and self._queue.empty() and not isinstance(item, FOLLOWED):
+            if self._answer.has_held and self._queue.empty() and not isinstance(item, SOON_FOLLOWED):
                 await self._answer.commit()
             if number % MAX_ITEMS_BEFORE_YIELD == 0:
                 await asyncio.sleep(0)
@@ -336,8 +336,8 @@ class AnswerRequest:
                     )
                     self._answer.hold(processor.feed(item))
                 case ReasoningStart() | ToolInputStart():
-                    # Snapshots scan the files while the model thinks, or writes the arguments of a call: only the first
-                    # command has to wait for that. An answer in plain words needs no scan.
+                    # Snapshots can scan the files while the model thinks or writes the arguments of a call, so that the first
+                    # command has less to wait for. An answer in plain words needs no scan.
                     self._runtime.undo_context.snapshots.begin()
                     self._answer.hold(processor.feed(item))
                 case _:
@@ -386,7 +386,10 @@ class AnswerRequest:
     # --- between attempts ---
 
     async def _report_and_wait(self, attempt: Attempt, *, after: TriedAttempt) -> None:
-        """Report that the last attempt failed and when the next one follows, then wait. An abort ends the wait at once."""
+        """If the last attempt failed, report that and when the next one follows, then wait. An abort ends the wait at once.
+
+        A model that is given up for another one is recorded as failing.
+        """
         if after.error is None:
             return
         message, model = str(after.error), attempt.model
@@ -398,7 +401,7 @@ class AnswerRequest:
     async def _discard_attempt(
         self, model: ModelRef, error: ProviderError, message: str, *, wait_ms: int = 0
     ) -> None:
-        """Mark what the model said so far as ignored, store the error next to it, and wait."""
+        """Mark what the model said so far as ignored, store the error next to it, and wait for `wait_ms`."""
         self._failures += 1
         discarded = self._answer.processor.discard(self._failures, to_attempt_failure(error, model))
         retry = Retry(attempt=self._failures, message=message, next=self._runtime.clock.now() + wait_ms)

@@ -46,11 +46,12 @@ def _list_mounts(policy: SandboxPolicy) -> Iterator[tuple[str, ...]]:
     mounts |= {path: ("--bind-try", path, path) for path in (*parents, *policy.writable)}
     mounts |= {path: ("--ro-bind-try", path, path) for path in policy.protected}
     yield from (mounts[path] for path in sorted(mounts, key=lambda path: (path.count("/"), path)))
-    # Last, when every mount point exists. Files written to a tmpfs would silently vanish with the command.
+    # Files written to a hidden directory would silently vanish with the command, so it becomes read-only. This comes last,
+    # because the mount points in it must be created before.
     yield from (("--remount-ro", path) for path in hidden)
 
 
-TRIAL_SECONDS = 10.0
+PROBE_SECONDS = 10.0
 NO_OP = ("/bin/sh", "-c", ":")
 NOT_ENFORCED_WITHOUT_MOUNTS = (
     "hooks and settings of the repository can be changed",
@@ -87,20 +88,20 @@ def _try_bubblewrap(policy: SandboxPolicy, environment: Mapping[str, str]) -> Sa
     if program is None:
         return SandboxSearch(why="bubblewrap is not installed")
     prefix = build_bubblewrap_command(program, policy)
-    trial = _run_trial((*prefix, *NO_OP), environment)
-    if trial is None or trial.returncode != 0:
-        return SandboxSearch(why=f"bubblewrap does not work here ({_describe_failure(trial)})")
+    probe = _run_probe((*prefix, *NO_OP), environment)
+    if probe is None or probe.returncode != 0:
+        return SandboxSearch(why=f"bubblewrap does not work here ({_describe_failure(probe)})")
     return SandboxSearch(sandbox=Sandbox(kind="bubblewrap", prefix=prefix, protected=policy.protected))
 
 
 def _try_landlock(policy: SandboxPolicy, environment: Mapping[str, str]) -> SandboxSearch:
-    trial = _run_trial(_build_launch_command(policy, mounted=False), environment)
-    if trial is None or trial.returncode != 0:
-        return SandboxSearch(why=f"Landlock does not work here ({_describe_failure(trial)})")
-    report: dict[str, Any] = json.loads(trial.stdout)
+    probe = _run_probe(_build_launch_command(policy, needs_mounts=False), environment)
+    if probe is None or probe.returncode != 0:
+        return SandboxSearch(why=f"Landlock does not work here ({_describe_failure(probe)})")
+    report: dict[str, Any] = json.loads(probe.stdout)
     mounted = bool(report["mounted"])
     prefix, lacks = (
-        _build_launch_command(policy, mounted=mounted),
+        _build_launch_command(policy, needs_mounts=mounted),
         () if mounted else NOT_ENFORCED_WITHOUT_MOUNTS,
     )
     return SandboxSearch(
@@ -108,20 +109,20 @@ def _try_landlock(policy: SandboxPolicy, environment: Mapping[str, str]) -> Sand
     )
 
 
-def _build_launch_command(policy: SandboxPolicy, *, mounted: bool) -> tuple[str, ...]:
+def _build_launch_command(policy: SandboxPolicy, *, needs_mounts: bool) -> tuple[str, ...]:
     launch_policy = {
         "hidden": policy.hidden,
         "readable": policy.readable,
         "writable": policy.writable,
         "protected": policy.protected,
         "network": policy.network,
-        "mounted": mounted,
+        "needs_mounts": needs_mounts,
     }
     # Isolated mode and no site packages, so that neither the project nor the person's settings influence the launcher.
     return sys.executable, "-I", "-S", launch.__file__, json.dumps(launch_policy)
 
 
-def _run_trial(
+def _run_probe(
     argv: tuple[str, ...], environment: Mapping[str, str]
 ) -> "subprocess.CompletedProcess[bytes] | None":
     try:
@@ -131,15 +132,15 @@ def _run_trial(
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=TRIAL_SECONDS,
+            timeout=PROBE_SECONDS,
             check=False,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
 
 
-def _describe_failure(trial: "subprocess.CompletedProcess[bytes] | None") -> str:
-    if trial is None:
-        return "it cannot be started"
-    lines = os.fsdecode(trial.stderr).strip().splitlines()
-    return lines[-1].removeprefix("weft: ") if lines else f"it ended with {trial.returncode}"
+def _describe_failure(probe: "subprocess.CompletedProcess[bytes] | None") -> str:
+    if probe is None:
+        return "it does not start, or hangs"
+    lines = os.fsdecode(probe.stderr).strip().splitlines()
+    return lines[-1].removeprefix("weft: ") if lines else f"it ended with {probe.returncode}"

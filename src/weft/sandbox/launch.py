@@ -1,9 +1,10 @@
 """Restrict this process by a sandbox policy, then become the command: `python -I -S launch.py POLICY COMMAND...`.
 
 This script runs before every command, with any Python, and so imports nothing of weft. It restricts the process in
-three ways. Mounts in a private namespace hide some files and make others read-only. Landlock enforces the same rules
-once more, and works where mounts are not allowed. A seccomp filter blocks the network. If a restriction that is known
-to work here fails, the command is not run. Without a command, the script prints which restrictions work.
+three ways. Mounts in a private namespace hide some files and make others read-only. Landlock enforces most of these rules
+once more, and works where mounts are not allowed; only mounts make a file read-only in a directory that is writable. A
+seccomp filter blocks the network. If a restriction that is known to work here fails, the command is not run. Without a
+command, the script prints which restrictions work.
 """
 
 import ctypes
@@ -29,7 +30,7 @@ def main(arguments: list[str]) -> NoReturn:
     policy, command = json.loads(arguments[0]), arguments[1:]
     try:
         mounted = try_mounts(policy)
-        if command and policy["mounted"] and not mounted:
+        if command and policy["needs_mounts"] and not mounted:
             raise SandboxError("mounts are no longer allowed")
         drop_capabilities()
         restrict_files(policy)
@@ -288,7 +289,7 @@ def add_rule(rules: int, path: str, rights: int) -> None:
 
 
 def iterate_visible(hidden: Iterable[str]) -> Iterator[str]:
-    """Yield all paths except the hidden ones and their parents, because Landlock rules can only allow."""
+    """Yield the topmost paths that contain nothing hidden. Landlock rules can only allow, and apply to everything below a path."""
     yield from iterate_visible_below("/", {*hidden, "/dev"})
 
 

@@ -52,8 +52,8 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
     """Who may call the server.
 
     `hosts` are the host names that the server answers to besides those of this machine, `origins` the web pages that
-    may call it. GET requests below the path `open_to_all` need no password. Neither do the files of our page, which contain
-    no data, and the login.
+    may call it. GET requests below the path `open_to_all` need no password. The login and the files of our page, which
+    contain no data, need none either.
     """
 
     password: str | None
@@ -69,14 +69,16 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         host = headers.get("host", "")
         if strip_port(host) not in LOCAL_HOSTS | self.hosts:
             return ErrorResponse(
-                status=403, name="ForbiddenError", message=f"this server does not answer to {host[:200]!r}"
+                status=403,
+                name="ForbiddenError",
+                message=f"this server does not answer to {host[:200]!r}; weft serve --allow-host adds a name",
             )
         origin = headers.get("origin")
         if origin is not None and origin not in self.origins and not is_same_origin(origin, host):
             return ErrorResponse(
                 status=403,
                 name="ForbiddenError",
-                message=f"pages of {origin[:200]!r} may not call this server",
+                message=f"pages of {origin[:200]!r} may not call this server; weft serve --cors permits an origin",
             )
         if (
             method == "OPTIONS"
@@ -109,7 +111,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Return True if `origin` is this server itself: a page that it delivered runs no scripts but ours."""
+    """Return True if `origin` is this server itself. Its pages may call it, because they run no scripts but ours."""
     scheme, separator, address = origin.partition("://")
     return bool(separator) and scheme in ("http", "https") and address.lower() == host.lower()
 
@@ -314,9 +316,9 @@ class AccessMiddleware:
         caller, refusal = await self._find_caller(token, headers)
         error = await self._check(scope, "GET", headers, caller, refusal)
         if error is not None and error.status == UNAUTHORIZED and (ticket := self._take_ticket(scope)):
-            asked = {AUTHORIZATION: ticket.authorization}
-            token = find_token(asked)
-            caller, error = await self._find_caller(token, asked)
+            ticket_headers = {AUTHORIZATION: ticket.authorization}
+            token = find_token(ticket_headers)
+            caller, error = await self._find_caller(token, ticket_headers)
         if error is not None:
             self._record(scope, error.status, 0.0)
             await _reject_socket(scope, receive, send, error)

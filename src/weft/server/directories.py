@@ -31,8 +31,8 @@ ApiOpener = Callable[[str], AbstractAsyncContextManager[Api]]
 class OpenDirectory:
     """An open directory: its `Api` and the feed of its events.
 
-    `calls` counts the requests and sockets that use it now. `relays` maps a session to the feed of another directory
-    whose clients work with it: a caller who named no directory listens where the server was started.
+    `calls` counts the requests and sockets that use it now. A caller who names no directory listens to the one where the
+    server was started, even if the session works here: `relays` maps such a session to the feed that gets its events, too.
     """
 
     def __init__(self, directory: str, api: Api, feed: EventFeed, used_at: float) -> None:
@@ -192,12 +192,15 @@ class Directories:
     def feeds(self) -> list[EventFeed]:
         return [
             self.shared,
-            *(opened.feed for opened in map(self._find_fed, self._entries) if opened is not None),
+            *(opened.feed for opened in map(self._find_receiving, self._entries) if opened is not None),
             *self._foreign.values(),
         ]
 
-    def _find_fed(self, directory: str) -> OpenDirectory | None:
-        """Return a directory whose feed takes events. It may be closing: its listeners stay until its runs have settled."""
+    def _find_receiving(self, directory: str) -> OpenDirectory | None:
+        """Return the directory if its feed still takes events, else None.
+
+        A directory that is closing still takes them: its listeners stay until its runs have settled.
+        """
         entry = self._entries.get(directory)
         if entry is None or not entry.ready.done() or entry.ready.exception() is not None:
             return None
@@ -205,7 +208,7 @@ class Directories:
         return None if opened.feed.closed else opened
 
     def deliver(self, shared: SharedEvent) -> None:
-        """Pass an event of the log on to those who listen to its directory."""
+        """Pass an event of the cluster's event log on to those who listen to its directory."""
         self.counter.position = shared.position
         try:
             self._deliver(shared, event_from_json(shared.body))
@@ -214,12 +217,13 @@ class Directories:
             self.report_gap()
 
     def _deliver(self, shared: SharedEvent, event: Event) -> None:
-        opened = self._find_fed(shared.directory)
+        opened = self._find_receiving(shared.directory)
         if opened is None:
             self._get_foreign_feed(shared.directory).add(event)
             return
         if shared.own:
             self._options.on_event(event)
+            # Listeners here may have seen growth before it was in the log: only the rest of it is left to show.
             shown = opened.feed.early.pass_logged(event)
             if shown is None:
                 return
@@ -246,7 +250,7 @@ class Directories:
 
     def find_feed(self, directory: str) -> EventFeed:
         """Return the feed of a directory, also of one that is not open."""
-        opened = self._find_fed(directory)
+        opened = self._find_receiving(directory)
         return self._get_foreign_feed(directory) if opened is None else opened.feed
 
     def _get_foreign_feed(self, directory: str) -> EventFeed:
@@ -299,7 +303,10 @@ class Directories:
             raise EndingError
         if len(self._entries) >= MAX_OPEN_DIRECTORIES:
             raise ConflictError(
-                "directory", directory, f"cannot be opened: {MAX_OPEN_DIRECTORIES} are open already"
+                "directory",
+                directory,
+                f"cannot be opened: {MAX_OPEN_DIRECTORIES} are open and in use",
+                hint="end work in another directory, and try again in a minute",
             )
         entry = self._entries[directory] = DirectoryTask(directory, self._tasks, self._run)
         entry.on_end(self._forget)
@@ -354,7 +361,7 @@ class Directories:
         whose events cannot be followed at all is closed, because clients would wait for its events for ever.
         """
         received = True
-        while received:
+        while received:  # until following the events yields none at all
             received = False
             try:
                 async for published in opened.api.events():
@@ -372,7 +379,10 @@ class Directories:
         entry.closing.set()
 
     def _pass_on(self, opened: OpenDirectory, event: Event) -> None:
-        """Put an event that was published here into the feed. With a cluster, events that other nodes also see come through its log instead."""
+        """Put an event that was published here into the feed.
+
+        In a cluster, an event that other nodes see, too, is left to `deliver`, except for growth that can be shown early.
+        """
         early = opened.feed.early
         if self.counter.cluster is None:
             self._options.on_event(event)

@@ -6,8 +6,8 @@ from weft.model.principal import Caller, TokenScope, includes
 from weft.server.response import ErrorResponse
 from weft.server.route import HttpOperation
 
-# Routes that reach beyond the directories and sessions of a principal: settings and keys of the whole server, programs that no sandbox
-# holds, checkouts elsewhere on the disk, sessions of other servers with their ids, logins to the page, and the tokens themselves.
+# Routes that reach beyond the directories and sessions of a principal: settings and keys of the whole server, programs outside the
+# sandbox, checkouts elsewhere on the disk, sessions of other servers with their ids, logins to the page, and the tokens themselves.
 ADMIN_ROUTES: Final = frozenset(
     {
         "auth.remove",

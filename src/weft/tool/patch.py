@@ -53,7 +53,7 @@ def find_lines(
 ) -> int | None:
     """Return the first index from `start` on where the lines occur, or None. With `at_end`, prefer the end of the file."""
     for form in LINE_FORMS:
-        found = _find_lines(
+        found = _find_exact(
             [form(line) for line in lines], [form(line) for line in searched], start, at_end=at_end
         )
         if found is not None:
@@ -61,7 +61,7 @@ def find_lines(
     return None
 
 
-def _find_lines(lines: list[str], searched: list[str], start: int, *, at_end: bool) -> int | None:
+def _find_exact(lines: list[str], searched: list[str], start: int, *, at_end: bool) -> int | None:
     last_start = len(lines) - len(searched)
     if at_end and last_start >= start and lines[last_start:] == searched:
         return last_start
@@ -152,7 +152,8 @@ class _PatchReader:
                 yield DeleteFile(path=path)
             elif path := _read_path(UPDATE_HEADER, line):
                 target = _read_path(MOVE_HEADER, self._peek())
-                self._position += bool(target)
+                if target:
+                    self._position += 1
                 yield self._read_update(path, target)
             elif line.strip() not in ("", BEGIN_MARKER, END_MARKER):  # several patches in a row count as one
                 raise self._make_error(
@@ -249,7 +250,7 @@ def apply_chunks(content: str, chunks: Sequence[PatchChunk], path: str) -> str:
         changes.append(change)
         position = max(position, change.start + change.removed) if chunk.old else position
     # Apply from the end on, so that line numbers above stay valid.
-    ordered = sorted(changes, key=lambda change: (change.start, change.at_end))
+    ordered = sorted(changes, key=lambda change: (change.start, change.appends))
     for change in reversed(ordered):
         lines[change.start : change.start + change.removed] = change.added
     return "".join(f"{line}\n" for line in lines)
@@ -258,13 +259,13 @@ def apply_chunks(content: str, chunks: Sequence[PatchChunk], path: str) -> str:
 class _LineReplacement(NamedTuple):
     """From line `start` on, `removed` lines are replaced by the lines `added`.
 
-    One that is `at_end` is applied below all others.
+    One that `appends` puts its lines below those that other replacements add at the same line.
     """
 
     start: int
     removed: int
     added: tuple[str, ...]
-    at_end: bool = False
+    appends: bool = False
 
 
 def _find_context(chunk: PatchChunk, lines: list[str], start: int, path: str) -> int:
@@ -279,12 +280,12 @@ def _find_context(chunk: PatchChunk, lines: list[str], start: int, path: str) ->
 def _locate_chunk(chunk: PatchChunk, lines: list[str], start: int, path: str) -> _LineReplacement:
     if not chunk.old:
         # OpenCode appends an insertion without old lines to the end of the file, even if it follows `@@ class A`.
-        below = bool(chunk.context) and not chunk.at_end
-        return _LineReplacement(start if below else len(lines), 0, chunk.new, at_end=not below)
+        appends = not chunk.context or chunk.at_end
+        return _LineReplacement(len(lines) if appends else start, 0, chunk.new, appends=appends)
     found = find_lines(lines, chunk.old, start, at_end=chunk.at_end)
     if found is not None:
         return _LineReplacement(found, len(chunk.old), chunk.new)
-    # A trailing empty line in the quoted lines may be the one before the next change.
+    # Perhaps the file does not have the empty line at the end: models write one to separate this change from the next.
     if not chunk.old[-1] and len(chunk.old) > 1:
         found = find_lines(lines, chunk.old[:-1], start, at_end=chunk.at_end)
         if found is not None:
@@ -322,15 +323,15 @@ async def apply_patch(arguments: PatchInput, ctx: ToolContext) -> ToolResult:
     sections = _parse_sections(arguments.patch_text)
     places = {path: await resolve_path(path, ctx) for path in dict.fromkeys(_list_paths(sections))}
     _check_links(sections, places)
-    changes = await _verify_changes(sections, places, await _read_current(places, ctx))
+    changes = await _compute_in_thread(sections, places, await _read_checked(places, ctx))
     await _ask_permission(changes, ctx)
     async with AsyncExitStack() as locks:
         for real in sorted({place.real for place in places.values()}):
             await locks.enter_async_context(ctx.resources.guard.lock(real))
-        # The question may take an hour. Changes by this session are kept, and the guard refuses changes by anybody
-        # else.
-        texts = await _read_current(places, ctx)
-        changes = await _verify_changes(sections, places, texts)
+        # The person may have answered only after an hour, so compute everything again. The patch applies on top of what this
+        # session changed meanwhile. If anybody else changed a file, the guard refuses it.
+        texts = await _read_checked(places, ctx)
+        changes = await _compute_in_thread(sections, places, texts)
         for place in places.values():
             await save_unsaved(place, ctx)
         async with ctx.watch(*(place.real for place in places.values())):
@@ -377,7 +378,7 @@ def _check_links(sections: Sequence[PatchSection], places: Places) -> None:
             )
 
 
-async def _read_current(places: Places, ctx: ToolContext) -> dict[str, TextFile | None]:
+async def _read_checked(places: Places, ctx: ToolContext) -> dict[str, TextFile | None]:
     """Return the texts of all files by real path. Raise `ToolError` unless the session has read their current state."""
     texts = {}
     for place in places.values():
@@ -388,9 +389,10 @@ async def _read_current(places: Places, ctx: ToolContext) -> dict[str, TextFile 
     return texts
 
 
-async def _verify_changes(
+async def _compute_in_thread(
     sections: Sequence[PatchSection], places: Places, texts: Texts
 ) -> list[PatchedFile]:
+    """Return the changes of all sections. Raise `ToolError` if one does not fit the texts."""
     try:
         return await asyncio.to_thread(lambda: list(_compute_changes(sections, places, texts)))
     except ToolError as error:
@@ -502,7 +504,10 @@ def _to_result(changes: Sequence[PatchedFile], diagnostics: Diagnostics, ctx: To
 
 
 def _to_noted(changes: Sequence[PatchedFile], ctx: ToolContext) -> CallResult:
-    """Return the result of a patch before it is applied, without the contents of the files: the diffs say enough."""
+    """Return the result to note before the patch is applied, in case the process dies while it is.
+
+    It leaves out the contents of the files, because the diffs say enough.
+    """
     result = _to_result(changes, {}, ctx)
     files = [{**file, "before": "", "after": ""} for file in result.metadata["files"]]
     return CallResult(title=result.title, output=result.output, metadata={**result.metadata, "files": files})

@@ -1,7 +1,8 @@
 """Redact credentials in a session. The same secret always gets the same placeholder.
 
 All sessions are scanned before the first is redacted: a secret that is recognised in one place is replaced everywhere,
-even where nothing gives it away. Redacting finds no new secrets, so only scanned sessions are safe.
+even where nothing gives it away. Redacting replaces only secrets that scanning found, so a session that was not scanned
+may keep some.
 """
 
 import base64
@@ -118,7 +119,10 @@ def _is_distinctive(secret: str) -> bool:
 
 
 def find_secrets(name: str, text: str) -> list[SecretSpan]:
-    """Return the secrets in a text, from left to right. If two overlap, the one that starts first wins, then the longer."""
+    """Return the secrets in the text of the field `name`, from left to right.
+
+    If two overlap, the one that starts first wins, then the longer.
+    """
     spans = sorted((*find_shapes(text), *find_named(text)), key=lambda span: (span.start, -span.end))
     if name and is_secret_field(name, text):
         spans = [SecretSpan(0, len(text), "secret"), *spans]

@@ -47,8 +47,8 @@ from weft.provider.normalise import (
     to_tool_name,
 )
 
-PAUSE_TEXT: Final = "Done."
-PAUSE_TURN: Final = AssistantModelMessage(content=(TextContent(text=PAUSE_TEXT),))
+FILLER_TEXT: Final = "Done."
+FILLER_MESSAGE: Final = AssistantModelMessage(content=(TextContent(text=FILLER_TEXT),))
 REASONING_DETAILS: Final = "reasoning_details"
 MAX_ID_LENGTH: Final = 40
 MEDIA_LIMITS: Final = MediaLimits(max_file_chars=20 * MB, max_total_chars=45 * MB, max_files=100)
@@ -101,7 +101,8 @@ def to_body(
 ) -> Json:
     """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it.
 
-    A conversation with files is not looked up in `conversations`.
+    `cache` wraps the function that encodes a message, so that it encodes each message once. `conversations` has the encoded
+    conversations of earlier requests, but none with files.
     """
     body: Json = {"model": request.model.api.id, "stream": True}
     if request.model.provider_id != "mistral":  # it always reports usage, and refuses fields it does not know
@@ -184,6 +185,7 @@ def to_messages(
     cache: CacheMessages = encode_uncached,
     conversations: ConversationCache[EncodedMessages] | None = None,
 ) -> list[Json]:
+    """Return the system prompt and the conversation. Messages that earlier requests had, too, may be in it as raw JSON."""
     model = request.model
     has_marks = needs_cache_marks(model)
     encoder = _MessageEncoder(model, always_lists=has_marks)
@@ -195,7 +197,8 @@ def to_messages(
     else:
         encoded = conversations.encode(model, request.messages, shape, lambda: EncodedMessages(encode))
         messages = _complete(encoded.messages, model)
-        if messages[: len(encoded.messages)] == encoded.messages:  # else something was inserted
+        # The settled messages can be sent as they were encoded before, unless `_complete` inserted a message among them.
+        if messages[: len(encoded.messages)] == encoded.messages:
             settled, count = encoded.split()
             messages = messages[count:]
     groups = [encode(message) for message in messages]
@@ -207,7 +210,7 @@ def to_messages(
 def _complete(messages: list[ModelMessage], model: Model) -> list[ModelMessage]:
     """Insert the messages without which the API refuses a conversation."""
     messages = ensure_user_messages(messages)
-    return _insert_pauses(messages) if _is_mistral(model) else messages
+    return _insert_fillers(messages) if _is_mistral(model) else messages
 
 
 def _choose_id_shape(model: Model) -> ShapeId:
@@ -218,12 +221,12 @@ def _choose_id_shape(model: Model) -> ShapeId:
     return limit_id(MAX_ID_LENGTH) if _is_openai(model) else to_plain_id
 
 
-def _insert_pauses(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+def _insert_fillers(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     """Insert an assistant message between a result and the next prompt, which Mistral requires."""
     padded: list[ModelMessage] = []
     for message in messages:
         if isinstance(message, UserModelMessage) and padded and isinstance(padded[-1], ToolModelMessage):
-            padded.append(PAUSE_TURN)
+            padded.append(FILLER_MESSAGE)
         padded.append(message)
     return padded
 
@@ -273,7 +276,7 @@ class _MessageEncoder:
 
     def _to_content(self, pieces: list[Json]) -> list[Json] | str:
         """Return the non-empty pieces, as one string if all are text: llama-cpp-python fails on a list."""
-        pieces = [piece for piece in pieces if piece.get("text", "…").strip()]
+        pieces = [piece for piece in pieces if "text" not in piece or piece["text"].strip()]
         if self._always_lists or any(piece["type"] != "text" for piece in pieces):
             return pieces
         return "\n\n".join(piece["text"] for piece in pieces)
@@ -299,13 +302,13 @@ class _MessageEncoder:
         text = "".join(thought.text for thought in thoughts)
         if interleaved.field == REASONING_DETAILS:
             return {REASONING_DETAILS: [{"type": "reasoning.text", "text": text}]} if text else {}
-        # Servers that want reasoning back refuse a tool call without it, such as one that another model made.
+        # Servers that want reasoning back refuse a tool call without any. A call that another model made may have none.
         text = text or (" " if called else "")
         return {interleaved.field: text} if text else {}
 
     def _find_details(self, message: AssistantModelMessage) -> list[Any]:
-        """Return the reasoning details as the router sent them: from the thoughts, else from the first other content with
-        some.
+        """Return the reasoning details as the server sent them: those of the reasoning, else those of the first other content
+        that has any.
         """
         values = [
             (isinstance(item, ReasoningContent), details)
@@ -330,7 +333,7 @@ class _MessageEncoder:
         # images of user messages only.
         pieces = [piece for result in message.content for piece in _to_result_files(result)]
         if pieces and _is_mistral(self._model):
-            messages.append({"role": "assistant", "content": PAUSE_TEXT})
+            messages.append({"role": "assistant", "content": FILLER_TEXT})
         return [*messages, {"role": "user", "content": pieces}] if pieces else messages
 
 
@@ -341,7 +344,7 @@ def _to_result_files(result: ResultContent) -> list[Json]:
 
 
 def _to_call(call: CallContent) -> Json:
-    # `to_bytes` replaces lone surrogates. Later they could not be found inside the JSON string.
+    # Lone surrogates are replaced here. In the body they would be escapes inside a string of JSON, which nothing replaces.
     function = {"name": call.tool, "arguments": to_bytes(call.input).decode()}
     return {"id": call.call_id, "type": "function", "function": function}
 

@@ -1,4 +1,4 @@
-"""Add sessions and messages to the search index of a tree, and update it from the tree."""
+"""Add sessions and messages to the search index of a file store, and update the index from the stored documents."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -17,6 +17,8 @@ SessionKey = tuple[ProjectID, SessionID]
 # It equals no real stamp, so the document is read again.
 UNKNOWN_STAMP: Stamp = (0, 0, 0)
 
+# The table `words` has a row for each session and each message. `number` being that of its row in the other table, a session has the
+# row id `number * 2`, and a message `number * 2 + 1`.
 UPSERT_SESSION = """INSERT INTO session (project, id, parent, created, updated, mtime, size, inode, settled, document)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
 ON CONFLICT (project, id) DO UPDATE SET parent = excluded.parent, created = excluded.created,
@@ -162,7 +164,7 @@ def refresh_index(file: IndexFile, source: IndexSource, progress: IndexProgress)
 
 
 def _refresh(file: IndexFile, source: IndexSource, progress: IndexProgress) -> None:
-    indexed, stamps = _list_current_stamps(file), source.list_stamps()
+    indexed, stamps = _list_indexed_stamps(file), source.list_stamps()
     removed = [key for key in indexed if key not in stamps]
     stale = [key for key, stamp in stamps.items() if indexed.get(key) != stamp]
     keys, done = iter(stale), 0
@@ -188,8 +190,11 @@ def replace_sessions(
             replace_session(database, stamped)
 
 
-def _list_current_stamps(file: IndexFile) -> dict[SessionKey, Stamp]:
-    """Return the stamps of the sessions in the index; none if there is no index yet."""
+def _list_indexed_stamps(file: IndexFile) -> dict[SessionKey, Stamp]:
+    """Return the stamps of the sessions in the index; none if there is no index yet.
+
+    A session that has a message under way gets `UNKNOWN_STAMP`, so that it is read again.
+    """
     try:
         with open_for_reading(*file) as database:
             rows = database.rows("SELECT project, id, mtime, size, inode FROM session WHERE settled")

@@ -69,10 +69,9 @@ def list_cached_sessions(tree: Tree, cache: str, project: ProjectID) -> list[Ses
             sessions[id] = session
     listed = sorted(sessions.values(), key=newest_sort_key, reverse=True)
     if len(changed) > max(MIN_CHANGED_SESSIONS, len(listed) // 100):
-        unchanging = [
-            (session, stamps[session.id]) for session in listed if is_final_stamp(stamps[session.id])
-        ]
-        write_list_cache(cache, tree.layout.root, project, unchanging)
+        # A file that changed just now may change again without a new stamp, so the cache leaves it out.
+        final = [(session, stamps[session.id]) for session in listed if is_final_stamp(stamps[session.id])]
+        write_list_cache(cache, tree.layout.root, project, final)
     return listed
 
 
@@ -93,7 +92,10 @@ def write_list_cache(
 
 
 def _is_plain(document: bytes) -> bool:
-    """Return True if the document has no unknown fields. The cache would lose these fields."""
+    """Return True if the document has no unknown fields. The cache is decoded strictly, and with one it could not be read.
+
+    Strict decoding accepts one unknown field, `$extra`: it takes it for `Wire.extra_`.
+    """
     try:
         msgspec.json.decode(document, type=SessionInfo)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -95,7 +95,7 @@ class CommandLocation(Struct, frozen=True, kw_only=True):
         return "\0" not in text and os.path.lexists(os.path.join(cwd, text))
 
     def has_program(self, name: str) -> bool:
-        """Return True if a name is a builtin of the shell, or of a program in PATH."""
+        """Return True if a name is that of a builtin of the shell or of a program in PATH."""
         return name in BUILTINS or shutil.which(name, path=self.environment.get("PATH")) is not None
 
     def is_in_program_directory(self, text: str) -> bool:
@@ -134,7 +134,7 @@ def expand_glob(pattern: str, cwd: str) -> list[str] | None:
 def list_deep_glob(pattern: str, cwd: str) -> FileListing:
     """Return the files that `**` matches in shells where it means every directory below."""
     parts = _BRACKET_EXPRESSION.sub(_replace_bracket, pattern).split("/")
-    # A `**` within brackets stands for one character: then everything beside the last name is listed.
+    # Brackets that contained the `**` were replaced by `?`. Then list the files in the directory of the last name and below.
     first = next((index for index, part in enumerate(parts) if "**" in part), len(parts) - 1)
     name = _to_literal(parts[-1]) if "**" not in parts[-1] else None
     root = os.path.join(cwd, "/".join(parts[:first]) or ("/" if pattern.startswith("/") else ""))

@@ -1,4 +1,4 @@
-"""Examine archivers, `find`, `fd`, `make` and editors."""
+"""Find out which files archivers, `find`, `fd`, `make` and editors read and write, and which programs they run."""
 
 import re
 from itertools import pairwise
@@ -28,13 +28,18 @@ _TAR_VALUE_OPTIONS: Final = split_names(
     " --pax-option --suffix --owner-map --group-map --exclude-tag --exclude-tag-all --exclude-tag-under --exclude-ignore"
     " --exclude-ignore-recursive --quoting-style --quote-chars --set-mtime-command -g -V -K -N -L -H"
 )
-_ZIP_VALUE_OPTIONS: Final = split_names("-x -i -b -n -t -TT --unzip-command")
+_ZIP_VALUE_OPTIONS: Final = split_names(
+    "-x -i -b -n -t -tt -TT -O -P -Z -s -ds -lf --exclude --include --temp-path --suffixes --from-date --before-date --unzip-command"
+    " --output-file --password --compression-method --split-size --dot-size --logfile-path"
+)
+_ZIP_WRITTEN_OPTIONS: Final = ("-O", "--output-file", "-lf", "--logfile-path", "-b", "--temp-path")
 _EXTRACT_OPTIONS: Final = ("-x", "--extract", "--get")
 
 
 def examine_tar(arguments: Fields, state: ShellState) -> ProgramEffects:
     if arguments and has_hole(arguments[0].text):
-        # The letters of what is unknown must not be taken for options, and it may be empty: then the next word has the options.
+        # The first word is not fully known, so its letters must not be read as options. It may even turn out to be empty: then
+        # the next word has the options.
         text = " ".join(["tar", *(field.text for field in arguments)])
         state.mark_unclear(text, "its first word says what tar does")
         return ProgramEffects(may_write=True)
@@ -69,6 +74,8 @@ def _touch_packed(parsed: ParsedArguments, state: ShellState) -> None:
         # bsdtar adds the content of an archive for `@archive`.
         packed = field.ending(field.text[1:]) if field.text.startswith("@") else field
         state.touch_all(packed, "read", links=parsed.has("-h", "--dereference"))
+        if parsed.has("--remove-files"):
+            state.touch_all(packed, "write")
     if parsed.has("-T", "--files-from"):
         state.touch(unknown_field("files named in a list"), "read")
 
@@ -84,10 +91,12 @@ def examine_zip(arguments: Fields, state: ShellState, stdin: StreamContent | Non
     parsed = parse_arguments(arguments, _ZIP_VALUE_OPTIONS)
     for field in parsed.values("-TT", "--unzip-command"):
         state.mark_unclear(f"zip -TT {field.text}", "an option of zip runs a program")
-    for field in parsed.words[:1]:
+    for field in (*parsed.words[:1], *parsed.values(*_ZIP_WRITTEN_OPTIONS)):
         state.touch(field, "write")
     for field in parsed.words[1:]:
         state.touch_all(field, "read", links=not parsed.has("-y", "--symlinks"))
+        if parsed.has("-m", "--move"):
+            state.touch_all(field, "write")
     if stdin is not None and (
         parsed.has("-@", "--names-stdin") or "-@" in (field.text for field in arguments)
     ):
@@ -96,7 +105,7 @@ def examine_zip(arguments: Fields, state: ShellState, stdin: StreamContent | Non
 
 
 def examine_unzip(arguments: Fields, state: ShellState) -> ProgramEffects:
-    parsed = parse_arguments(arguments, split_names("-d -x"))
+    parsed = parse_arguments(arguments, split_names("-d -x -P"))
     for field in parsed.words[:1]:
         state.touch(field, "read")
     only_lists = parsed.has("-l", "-p", "-Z", "-t", "-v")
@@ -148,7 +157,7 @@ def examine_find(arguments: Fields, state: ShellState) -> ProgramEffects:
     texts = [field.text for field in arguments]
     _mark_unknown_tests(arguments, state)
     _mark_execdir(arguments, state)
-    listing = _list_before_action(arguments, state)
+    listing = _find_acted_on(arguments, state)
     may_write = False
     for index, text in enumerate(texts):
         value = arguments[index + 1] if index + 1 < len(arguments) else None
@@ -163,10 +172,10 @@ def examine_find(arguments: Fields, state: ShellState) -> ProgramEffects:
     return ProgramEffects(inner=tuple(_list_find_commands(arguments, listing)), may_write=may_write)
 
 
-def _list_before_action(arguments: Fields, state: ShellState) -> FileListing | None:
-    """Return the files that `find` acts on.
+def _find_acted_on(arguments: Fields, state: ShellState) -> FileListing | None:
+    """Return the files that `find` deletes or passes to commands, None if they are not known.
 
-    Only tests before the first action restrict them, and only without alternatives.
+    Tests restrict them only if they are before the first action and there are no alternatives.
     """
     texts = [field.text for field in arguments]
     first = next(
@@ -180,7 +189,7 @@ def _list_before_action(arguments: Fields, state: ShellState) -> FileListing | N
 
 
 def _mark_execdir(arguments: Fields, state: ShellState) -> None:
-    """Mark `-execdir` as unclear if its arguments name files: they are relative to the directories that are found."""
+    """Mark `-execdir` as unclear if its arguments may name files, because the command runs in the directories that are found."""
     for before, field in pairwise(
         arguments[
             next(
@@ -202,7 +211,7 @@ def _mark_execdir(arguments: Fields, state: ShellState) -> None:
 
 
 def _mark_unknown_tests(arguments: Fields, state: ShellState) -> None:
-    """Mark words of unknown text as unclear where they may turn out to be `-delete`."""
+    """Mark a word that is not fully known as unclear if it may turn out to be an action such as `-delete`."""
     running = False
     for before, field in pairwise(arguments):
         running = (running or before.text in _FIND_EXEC_OPTIONS) and before.text not in (";", "+")
@@ -307,10 +316,10 @@ _UNKNOWN_MAKEFILES: Final = ("-", "/dev/")
 def examine_make(arguments: Fields, state: ShellState) -> ProgramEffects:
     parsed = parse_arguments(arguments, _MAKE_VALUE_OPTIONS)
     for field in parsed.values("--eval", "-E"):
-        state.mark_unclear(f"make --eval {field.text}", "what it is given to run cannot be judged")
+        state.mark_unclear(f"make --eval {field.text}", "the code that make is given to run cannot be judged")
     for field in parsed.values("-f", "--file", "--makefile"):
         if field.text.startswith(_UNKNOWN_MAKEFILES):
-            state.mark_unclear(f"make -f {field.text}", "what it is given to run is not known")
+            state.mark_unclear(f"make -f {field.text}", "what make is given to run is not known")
         state.touch(field, "read")
     for field in parsed.values("-C", "--directory", "-I", "--include-dir"):
         state.touch(field, "look")
