@@ -73,7 +73,7 @@ def test_undo_reverts_the_last_prompt_and_reports_the_fate_of_each_file(root: Pa
     assert run_text(capsys, "undo", "--yes").splitlines() == [
         "not touched  b.txt  you changed it since",
         "removed      n.txt",
-        "note: changes by commands, MCP servers and plugins to ignored files, nested repositories and anything outside the project are not undone",
+        "note: undo does not cover what commands, MCP servers and plugins changed in ignored files, in nested repositories and outside the project",
         f"{session} was taken back to before “Weave.”. Your next prompt deletes those 3 messages; until then weft redo brings them back",
     ]
     assert texts(root) == {"a.txt": "two\n", "b.txt": "me\n"}
@@ -107,7 +107,7 @@ def test_a_dry_run_says_what_would_happen(root: Path, capsys: Out) -> None:
     assert run_text(capsys, "undo", "--dry-run").splitlines() == [
         "would keep     b.txt  you changed it since",
         "would remove   n.txt",
-        "note: changes by commands, MCP servers and plugins to ignored files, nested repositories and anything outside the project are not undone",
+        "note: undo does not cover what commands, MCP servers and plugins changed in ignored files, in nested repositories and outside the project",
     ]
 
 

@@ -34,8 +34,8 @@ from weft.undo.context import UndoContext
 from weft.undo.recovery import recover_file_changes
 
 MAX_DIFF_CHARS: Final = 256 << 10
-OUTSIDE_CAUTION: Final = "changes by commands, MCP servers and plugins to ignored files, nested repositories and anything outside the project are not undone"
-NO_SNAPSHOTS_CAUTION: Final = "nor is anything that they changed while no snapshots were taken"
+OUTSIDE_CAUTION: Final = "undo does not cover what commands, MCP servers and plugins changed in ignored files, in nested repositories and outside the project"
+NO_SNAPSHOTS_CAUTION: Final = "nor what they changed while no snapshots were taken"
 _FILE_HEADER: Final = "diff --git "
 
 

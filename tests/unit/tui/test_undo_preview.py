@@ -10,7 +10,7 @@ from weft.tui.text import Line, measure
 
 DIRECTORY = "/there/project"
 REASON = "it was changed since by a program that is not known"
-CAUTION = "changes by commands to ignored files, nested repositories and anything outside the project are not undone"
+CAUTION = "undo does not cover what commands changed in ignored files, in nested repositories and outside the project"
 
 
 def to_text(line: Line) -> str:
