@@ -276,7 +276,7 @@ def test_shared_pages_are_shown_to_everybody(file_team: TeamServer) -> None:
 def test_limits_of_a_principal_are_enforced(tmp_path: Path) -> None:
     waiting = [
         [UseTool(tool="write", input={"filePath": "note.txt", "content": "wait"})],
-        *[[Say(text="Done.")]] * 50,
+        *[[Say(text="Done.")]] * 10_000,  # more than anybody asks for within a second
     ]
     config = {"permission": {"edit": "ask"}}
     with serve_team(tmp_path, f"sqlite:{tmp_path}/team.db", waiting, config) as served:
