@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,16 @@ def test_a_token_can_be_sent_as_a_password(file_team: TeamServer) -> None:
         for wrong in ("weft_00000000_x", "something"):
             assert client.get("/session", auth=("opencode", wrong)).status_code == 401
             assert client.get("/session", headers={"authorization": f"Bearer {wrong}"}).status_code == 401
+
+
+def test_passwords_that_a_principal_tries_count_like_those_of_anybody_else(file_team: TeamServer) -> None:
+    with file_team.connect(file_team.admit("ada")) as ada, httpx2.Client(base_url=file_team.url) as stranger:
+        for _ in range(7):
+            assert ada.post("/web/login", json={"password": "guess"}).status_code == 401
+        began = time.monotonic()
+        assert stranger.post("/web/login", json={"password": "guess"}).status_code == 401
+    # This is the eighth: the sixth is the first that is answered late, by 0.1 s.
+    assert time.monotonic() - began >= 0.3
 
 
 def test_shared_pages_are_shown_to_everybody(file_team: TeamServer) -> None:
