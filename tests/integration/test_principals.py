@@ -316,10 +316,12 @@ def test_limits_of_a_principal_are_enforced(tmp_path: Path) -> None:
             # The administrator lowers what it may use in a day; its next request is answered by the new rules.
             change = PrincipalChange(limits=PrincipalLimits(tokens=1))
             asyncio.run(served.tokens.change_principal("ada", change))
+            until = time.monotonic() + 30
             while "budget" not in (
                 answer := ada.post(f"/session/{second}/message", json=prompt("more")).text
             ):
                 assert "Done." in answer  # the server caches what it knows for a second
+                assert time.monotonic() < until
             assert "budget" not in ben.post(f"/session/{mine}/message", json=prompt("more")).text
 
 
