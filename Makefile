@@ -111,9 +111,10 @@ screenshots: $(READY) ## open every screen of the page in a browser, and save it
 vendor: $(READY) ## fetch the vendored scripts of the page from npm, and check them against their manifest
 	$(RUN)/python tools/vendor.py $(VENDOR)
 
-# The time of the last commit instead of now: whoever builds this commit gets the same wheel, byte for byte.
+# The time of the last commit instead of now, and modes of files that depend on nobody's umask: whoever builds this commit gets the same
+# wheel, byte for byte.
 dist: $(READY) ## build wheel and source archive into dist/
-	rm -rf dist && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(RUN)/python -m build --no-isolation
+	rm -rf dist && umask 022 && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(RUN)/python -m build --no-isolation
 
 sbom: $(READY) ## write the bill of materials into dist/: every part that is shipped or installed, with its licence
 	$(RUN)/python tools/sbom.py

@@ -25,8 +25,9 @@ settings.register_profile(
 )
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-UNIT_TESTS = Path(__file__).parent / "unit"
-FLAKY_TESTS = Path(__file__).parent / "flaky.toml"
+TESTS = Path(__file__).parent
+FLAKY_TESTS = TESTS / "flaky.toml"
+FAST_DIRECTORIES = {"unit", "contract", "architecture"}  # those of `make test-fast`
 SCRUBBED = ("OPENCODE_", "WEFT_", "XDG_", "GIT_", "ANTHROPIC_", "OPENAI_", "OPENROUTER_", "GOOGLE_", "AWS_")
 PRESERVED = {
     "WEFT_AXE",
@@ -89,9 +90,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow no second try to unit tests: nothing outside the code can make one fail (decision 49)."""
+    """Allow no second try to the tests of `make test-fast`, and to no unit test: they start no servers, so a failure is a fault (decision 49)."""
     for item in items:
-        if UNIT_TESTS in item.path.parents:
+        directories = {path.name for path in item.path.parents if path.parent == TESTS}
+        is_slow = item.get_closest_marker("slow") is not None
+        if "unit" in directories or (not is_slow and directories & FAST_DIRECTORIES):
             item.add_marker(pytest.mark.flaky(reruns=0))
 
 

@@ -9,6 +9,7 @@ noticed, if one can no longer be made, or if less than nine in ten are noticed.
 """
 
 import argparse
+import ast
 import os
 import shutil
 import subprocess
@@ -54,9 +55,14 @@ def find_fault(mutation: Mutation) -> str:
     """Return why a mutation can no longer be made, or ""."""
     if not mutation.source.is_file():
         return f"there is no file {mutation.file}"
-    count = mutation.source.read_text().count(mutation.old)
+    source = mutation.source.read_text()
+    count = source.count(mutation.old)
     if count != 1:
         return f"the old text occurs {count} times in {mutation.file}"
+    try:
+        ast.parse(source.replace(mutation.old, mutation.new))
+    except SyntaxError:  # any test would notice that
+        return f"{mutation.file} is no longer Python"
     missing = [test for test in mutation.tests if not _exists(test)]
     return f"there is no test {missing[0]}" if missing else ""
 

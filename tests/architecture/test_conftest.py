@@ -104,6 +104,23 @@ def test_a_run_fails_if_a_test_needed_its_second_try_and_is_not_listed(
     assert run.returncode == 0
 
 
+def test_tests_without_processes_get_no_second_try(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    (tmp_path / "flaky.toml").write_text("")
+    kinds = ("unit", "contract", "architecture", "integration")
+    for kind in kinds:
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / f"test_{kind}.py").write_text(FLAKY.replace("{name}", f"{kind}-{{name}}"))
+    (tmp_path / "contract" / "test_server.py").write_text(f"{FLAKY}\npytestmark = pytest.mark.slow\n")
+    run = run_pytest(tmp_path, "--reruns", "1", "-p", "no:randomly", PYTHONPATH=str(TESTS))
+    failed = [line for line in run.stdout.splitlines() if line.startswith("FAILED")]
+    assert [line.partition("::")[0].removeprefix("FAILED ") for line in sorted(failed)] == [
+        f"{kind}/test_{kind}.py" for kind in sorted(kinds[:3])
+    ]
+    flaky = [line.partition("::")[0] for line in run.stdout.splitlines() if line.startswith("FLAKY")]
+    assert flaky == ["FLAKY contract/test_server.py", "FLAKY integration/test_integration.py"]
+
+
 def test_a_skip_is_a_failure_in_ci_however_it_came_about(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "flaky.toml").write_text("")

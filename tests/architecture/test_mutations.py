@@ -36,7 +36,6 @@ def test_a_mutation_that_no_longer_applies_is_named() -> None:
     )
     assert MUTATE.find_fault(gone) == "the old text occurs 0 times in errors.py"
     assert MUTATE.find_fault(gone._replace(file="no.py")) == "there is no file no.py"
-    assert (
-        MUTATE.find_fault(gone._replace(old="class WeftError", tests=("tests/no.py",)))
-        == "there is no test tests/no.py"
-    )
+    there = gone._replace(old="class WeftError", new="class WeftError", tests=("tests/no.py",))
+    assert MUTATE.find_fault(there) == "there is no test tests/no.py"
+    assert MUTATE.find_fault(there._replace(new="class class")) == "errors.py is no longer Python"

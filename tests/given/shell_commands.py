@@ -32,6 +32,8 @@ HARMS = (
     "cat<.env",
     ">MARK",
     ">../outside/MARK",
+    "echo x >/dev/tcp/127.0.0.1/7777",
+    "cat </dev/tcp/127.0.0.1/7777",
 )
 HARMLESS = (
     "ls",

@@ -62,7 +62,7 @@ def _try(command: str, tree: ShellTree, trial: Trial) -> list[Hole] | None:
 def find_holes(deeds: Effects) -> tuple[str, ...]:
     """Return the names of the rules that forbid some of the effects."""
     changed = [path for path in deeds.changed if not _is_below(path, _KEPT)]
-    if deeds.read or any(_is_below(path, _GUARDED) for path in changed):
+    if deeds.read or deeds.reached or any(_is_below(path, _GUARDED) for path in changed):
         return RULES
     wrote = any(not _is_below(path, _CHANGED_BY_LOOKING) for path in changed)
     return tuple(

@@ -1,13 +1,14 @@
-"""Run shell commands in a sandbox and report which files they changed, which secrets they read, and which programs ran.
+"""Run shell commands in a sandbox and report which files they changed, which secrets they read, which programs ran, and which port they reached.
 
 The judge sees one copy of a project; the commands run on another at the same path, in a file system in memory inside the
-sandbox. They have no network, and can write nowhere else.
+sandbox. They have no network but the sandbox's own, where one port listens, and can write nowhere else.
 """
 
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -42,12 +43,17 @@ MORE = {
 }
 
 
+# Where a command can connect to. Outside of the sandbox nobody listens there.
+PLACE = ("127.0.0.1", 7777)
+
+
 class Effects(Struct, frozen=True, kw_only=True):
-    """What a command did: paths relative to the top of the tree, and names of programs."""
+    """What a command did: paths relative to the top of the tree, names of programs, and how often it connected to `PLACE`."""
 
     changed: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     ran: tuple[str, ...] = ()
+    reached: int = 0
 
 
 def make_trial_tree(top: Path) -> ShellTree:
@@ -127,6 +133,8 @@ def serve(top: Path) -> None:
     make_trial_tree(kept)
     _renew(top, kept)
     before = _list_files(top)
+    listener = socket.create_server(PLACE)
+    listener.setblocking(False)
     for line in sys.stdin:
         _run(json.loads(line), top)
         after = _list_files(top)
@@ -136,7 +144,8 @@ def serve(top: Path) -> None:
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
         # `touch` changes the access time, too.
         read = [path for path in SECRETS if path not in changed and _is_read(top / path)]
-        print(json.dumps({"changed": changed, "read": read, "ran": ran}), flush=True)
+        reached = _count_connections(listener)
+        print(json.dumps({"changed": changed, "read": read, "ran": ran, "reached": reached}), flush=True)
         if changed or read:
             _renew(top, kept)
             before = _list_files(top)
@@ -152,6 +161,17 @@ def _renew(top: Path, kept: Path) -> None:
     shutil.copytree(kept, top, symlinks=True, dirs_exist_ok=True)
     for path in SECRETS:
         os.utime(top / path, (0, os.stat(top / path).st_mtime))
+
+
+def _count_connections(listener: socket.socket) -> int:
+    """Count and close the connections that wait. They were made by the kernel while the command ran."""
+    count = 0
+    while True:
+        try:
+            listener.accept()[0].close()
+        except BlockingIOError:
+            return count
+        count += 1
 
 
 def _is_read(path: Path) -> bool:

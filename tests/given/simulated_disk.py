@@ -216,9 +216,14 @@ class SimulatedDisk(Disk):
 
     def extend(self, path: str, offset: int, raw: bytes) -> None:
         error = self._trouble.find_error("extend", path)
-        self._extend(path, offset, raw if error is None else self._cut(raw) if self._trouble.dead else b"")
+        self._extend(path, offset, raw if error is None else self._choose_left(raw))
         if error is not None:
             raise error
+
+    def _choose_left(self, raw: bytes) -> bytes:
+        """Return what a failed write leaves: nothing, unless nobody could take it back."""
+        nobody_could = self._trouble.dead or self._trouble.random.random() < 0.3
+        return self._cut(raw) if nobody_could else b""
 
     def _extend(self, path: str, offset: int, raw: bytes) -> None:
         if not self._is_late():
@@ -234,10 +239,16 @@ class SimulatedDisk(Disk):
 
     def _write_under_head(self, operation: str, path: str, offset: int, raw: bytes, head: bytes) -> None:
         error = self._trouble.find_error(operation, path)
-        self._extend(path, offset, raw if error is None else self._cut(raw) if self._trouble.dead else b"")
+        left = raw if error is None else self._choose_left(raw)
+        self._extend(path, offset, left)
+        # The head is written last. It may be there if the write failed all the same.
+        if head and (error is None or (left == raw and self._trouble.random.random() < 0.5)):
+            self._write_head(path, offset, left, head)
         if error is not None:
             raise error
-        if head:
+
+    def _write_head(self, path: str, offset: int, raw: bytes, head: bytes) -> None:
+        if not self._is_late():
             super().extend_under_head(path, offset, raw, head)
             self._medium.write(path, head + self._medium.read(path)[len(head) :])
 

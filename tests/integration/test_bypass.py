@@ -30,17 +30,11 @@ def test_every_attempt_has_the_expected_verdict(tree: ShellTree, name: str) -> N
 
 
 def test_the_corpus_has_enough_commands() -> None:
-    attempts = {
-        command for group in GROUPS.values() if group.verdict != "allow" for command in group.commands
-    }
-    harmless = {
-        command
-        for group in GROUPS.values()
-        if group.verdict == "allow" and group.rules == "default"
-        for command in group.commands
-    }
-    assert len(attempts) >= 150
-    assert len(harmless) >= 60
+    attempts = [group.commands for group in GROUPS.values() if group.verdict != "allow"]
+    harmless = [group.commands for group in GROUPS.values() if group.verdict == "allow"]
+    # SECURITY.md says that there are more than 1600.
+    assert sum(map(len, attempts)) > 1600
+    assert sum(map(len, harmless)) > 600
 
 
 def test_the_page_lists_every_attempt() -> None:

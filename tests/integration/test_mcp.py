@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from given.damage import IN_ONE_DIRECTORY, allow_refusal, damaged_lines
 from given.mcp_servers.remote import answer_as_told, serve_app
@@ -338,10 +337,9 @@ def list_messages() -> list[dict[str, Any]]:
     ]
 
 
-@given(data=st.data())
+@given(words=damaged_lines(list_messages()))
 @IN_ONE_DIRECTORY
-def test_any_message_of_a_server_fails_at_most_its_call(parrot: Parrot, data: st.DataObject) -> None:
-    words = data.draw(damaged_lines(list_messages()))
+def test_any_message_of_a_server_fails_at_most_its_call(parrot: Parrot, words: bytes) -> None:
     with allow_refusal(McpError):
         to_result(parrot.call(words))
     assert to_result(parrot.call()).output == '{"hex": ""}'

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,8 @@ from given.museum import MUSEUM_PROJECT, describe, list_exhibits, read_manifest,
 from given.postgres import get_server
 from weft.cli.main import run_command
 from weft.model.ids import SessionID
+from weft.model.part import TextPart
+from weft.store.url import open_store
 from weft.testing import Script
 
 pytestmark = pytest.mark.slow
@@ -93,13 +96,58 @@ def damage_first_message(url: str, directory: Path, session: str) -> None:
 @pytest.mark.parametrize("name", list_exhibits("opencode-"))
 def test_stores_of_opencode_are_imported_completely(name: str, tmp_path: Path) -> None:
     unpack(name, tmp_path)
-    kind = "opencode-sqlite" if (tmp_path / "opencode.db").exists() else "opencode"
-    assert (
-        run_command(["import", "--from", kind, str(tmp_path), "--store", f"sqlite:{tmp_path}/imported.db"])
-        == 0
-    )
-    with closing(sqlite3.connect(tmp_path / "imported.db")) as database:
+    assert import_from(tmp_path) == 0
+    assert list_imported_texts(tmp_path) == sorted(read_manifest(name)["texts"])
+
+
+@pytest.mark.parametrize("name", list_exhibits("opencode-"))
+def test_a_damaged_message_of_opencode_is_named_and_nothing_else_is_lost(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unpack(name, tmp_path)
+    damaged = damage_last_answer(tmp_path)
+    assert import_from(tmp_path) == 1
+    assert re.search(rf"^warning: .*{damaged}.*; it is left out$", capsys.readouterr().err, re.MULTILINE)
+    left = [text for text in read_manifest(name)["texts"] if text != "Second."]
+    assert list_imported_texts(tmp_path) == sorted(left)
+
+
+async def test_a_tree_of_opencode_is_opened_where_it_is_whole_and_damaged(tmp_path: Path) -> None:
+    unpack("opencode-1.1.34", tmp_path)
+    url, texts = f"file:{tmp_path}/storage", read_manifest("opencode-1.1.34")["texts"]
+    assert await list_texts(url) == sorted(texts)
+    damage_last_answer(tmp_path)
+    assert await list_texts(url) == sorted(text for text in texts if text != "Second.")
+
+
+async def list_texts(url: str) -> list[str]:
+    """Return the texts of all messages that weft finds in a store."""
+    async with open_store(url) as store:
+        histories = [await store.list_messages(each.id) for each in await store.list_sessions()]
+    parts = [part for history in histories for message in history for part in message.parts]
+    return sorted(part.text.strip() for part in parts if isinstance(part, TextPart))
+
+
+def import_from(directory: Path) -> int:
+    """Import what an OpenCode wrote into a database beside it. Return the exit code."""
+    kind = "opencode-sqlite" if (directory / "opencode.db").exists() else "opencode"
+    store = f"sqlite:{directory}/imported.db"
+    return run_command(["import", "--from", kind, str(directory), "--store", store])
+
+
+def list_imported_texts(directory: Path) -> list[str]:
+    with closing(sqlite3.connect(directory / "imported.db")) as database:
         parts = [json.loads(row[0]) for row in database.execute("SELECT document FROM part")]
-    assert sorted(part["text"].strip() for part in parts if part["type"] == "text") == sorted(
-        read_manifest(name)["texts"]
-    )
+    return sorted(part["text"].strip() for part in parts if part["type"] == "text")
+
+
+def damage_last_answer(directory: Path) -> str:
+    """Replace the document of the newest message, the answer "Second.", by the beginning of one. Return its id."""
+    if (directory / "opencode.db").exists():
+        with closing(sqlite3.connect(directory / "opencode.db")) as database, database:
+            (last,) = database.execute("SELECT max(id) FROM message").fetchone()
+            database.execute("UPDATE message SET data = '{' WHERE id = ?", [last])
+        return str(last)
+    last = max((directory / "storage" / "message").glob("*/*.json"), key=lambda path: path.name)
+    last.write_bytes(last.read_bytes()[:40])
+    return last.stem

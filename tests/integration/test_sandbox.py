@@ -125,11 +125,12 @@ async def test_nothing_outside_can_be_written(tree: SandboxTree, sandboxed: Tool
 async def test_permissions_outside_cannot_be_changed(
     tree: SandboxTree, state: SandboxState, sandboxed: ToolHarness
 ) -> None:
+    if state.sandbox.lacks:
+        pytest.skip("this kernel allows no mounts, and that is said")
     before = (tree.outside / "file").stat().st_mode
     code, _ = await run(sandboxed, f"chmod 600 {tree.outside}/file")
-    if not state.sandbox.lacks:
-        assert code == 1
-        assert (tree.outside / "file").stat().st_mode == before
+    assert code == 1
+    assert (tree.outside / "file").stat().st_mode == before
 
 
 async def test_hooks_and_settings_of_the_repository_cannot_be_changed(

@@ -19,6 +19,7 @@ def test_a_trial_reports_what_a_command_did(tmp_path: Path) -> None:
         "md5sum settings",
         "/bin/rm build/out.o",
         "(sleep 0.01; echo x >../outside/y) &",
+        "exec 3<>/dev/tcp/127.0.0.1/7777; echo x >/dev/tcp/127.0.0.1/7777",
         "ls",
     )
     with open_trial(tree) as trial:
@@ -29,6 +30,7 @@ def test_a_trial_reports_what_a_command_did(tmp_path: Path) -> None:
         Effects(read=("project/.env",)),
         Effects(changed=("project/build/out.o",), ran=("rm",)),
         Effects(changed=("outside/y",)),
+        Effects(reached=2),
         Effects(),
     ]
     assert (tree.project / "build" / "out.o").exists()
@@ -37,11 +39,13 @@ def test_a_trial_reports_what_a_command_did(tmp_path: Path) -> None:
 def test_the_effects_of_a_command_are_compared_with_the_rules() -> None:
     changed, read = Effects(changed=("project/MARK",)), Effects(read=("project/.env",))
     removed, hook = Effects(ran=("rm",)), Effects(changed=("project/.git/hooks/pre-commit",))
-    assert [find_holes(deeds) for deeds in (Effects(), changed, read, removed, hook)] == [
+    reached = Effects(reached=1)
+    assert [find_holes(deeds) for deeds in (Effects(), changed, read, removed, hook, reached)] == [
         (),
         ("plan",),
         ("default", "plan", "no-rm", "listed"),
         ("no-rm", "listed"),
+        ("default", "plan", "no-rm", "listed"),
         ("default", "plan", "no-rm", "listed"),
     ]
 

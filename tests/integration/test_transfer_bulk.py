@@ -111,7 +111,8 @@ def test_an_import_that_was_killed_and_repeated_imports_once(tmp_path: Path) -> 
         importing.wait()
     code, report = run(storage, source, cwd=tmp_path)
     assert (code, len(report["sessions"])) == (0, 60)
-    assert {each["verdict"] for each in report["sessions"]} <= {"new", "same"}
+    # What those that were killed had completed is the same, and only the rest is new.
+    assert {each["verdict"] for each in report["sessions"]} | {"new"} == {"new", "same"}
     assert files(storage) == files(source)
 
 

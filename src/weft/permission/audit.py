@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -43,6 +44,8 @@ Decision = Literal[
 _SHOWN = frozenset(PermissionDecision.__struct_fields__) - {"seq", "extra_"}
 ZERO_HASH = "0" * 64
 MAX_TEXT_CHARS = 2000
+# What is left of a word, so that a secret is redacted whole. Only private keys contain spaces, and the beginning of one is recognised.
+REST_OF_WORD = re.compile(r"\S{0,4000}")
 
 
 class AuditEntry(Wire, frozen=True, kw_only=True):
@@ -232,9 +235,14 @@ class AuditChain:
     def _redact_entry(self, entry: AuditEntry) -> AuditEntry:
         return replace(
             entry,
-            patterns=tuple(self._redact(pattern[:MAX_TEXT_CHARS]) for pattern in entry.patterns),
-            message=self._redact(entry.message[:MAX_TEXT_CHARS]),
+            patterns=tuple(self._redact_beginning(pattern) for pattern in entry.patterns),
+            message=self._redact_beginning(entry.message),
         )
+
+    def _redact_beginning(self, text: str) -> str:
+        """Return the beginning of a text, redacted. It is read to the end of a word: half a secret would not be recognised."""
+        rest = REST_OF_WORD.match(text, MAX_TEXT_CHARS)
+        return self._redact(text[: rest.end() if rest else MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
 
 
 def _continue_after(recorded: ChainEnd, last: bytes | None) -> ChainEnd:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from given.gate_harness import NOW, PROJECT, make_caller, make_gate_harness, rules
-from weft.local.permissions import PermissionSettings, open_gates
+from weft.local.permissions import PermissionSettings, open_gates, redact_text
 from weft.model.event import Event
 from weft.permission.audit import (
+    MAX_TEXT_CHARS,
     MAX_WAITING,
     AuditChain,
     AuditEntry,
@@ -28,6 +29,7 @@ from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 
 KEYS = ("sk-ant-api03-" + "Ab3dEf6hIj9kLm2nOp5q" * 4, "ghp_" + "Zy8xWv5uTs2rQp9oNm6lKj3iHg0fEd7c")
+GOOGLE_KEY = "AIza" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R"  # it is one with exactly this length only
 
 
 def entry(number: int, **more: str) -> AuditEntry:
@@ -233,6 +235,31 @@ async def test_every_secret_of_a_command_is_redacted_in_the_log() -> None:
     [decision] = await read_decisions(store, PROJECT, limit=5)
     assert [key for key in KEYS if key in decision.patterns[0]] == []
     assert decision.patterns[0].count("[redacted:") == len(KEYS)
+
+
+@pytest.mark.parametrize("visible", [0, 1, 20, 38, 39])
+@pytest.mark.parametrize("after", ["", " && ls" * 10_000])
+async def test_a_secret_where_the_text_of_a_record_ends_is_redacted_too(visible: int, after: str) -> None:
+    store, key = MemoryStore(), GOOGLE_KEY
+    before = "x " * (MAX_TEXT_CHARS // 2) + "curl "
+    command = f"{before[-(MAX_TEXT_CHARS - visible) :]}{key}{after}"
+    chain = AuditChain(store, PROJECT, redact=redact_text)
+    await chain.append([AuditEntry(time=1, what="answered", patterns=(command,), message=command)])
+    [(_, found)] = read_entries(await store.read_log(log_key(PROJECT)))
+    redacted = command.replace(key, "[redacted:google-key]")[:MAX_TEXT_CHARS]
+    assert found.patterns == (found.message,)
+    assert redacted.startswith(found.message)
+    assert len(redacted) - len(found.message) < len(key)
+
+
+async def test_a_record_of_many_secrets_ends_before_one_that_was_not_read_whole() -> None:
+    store, key = MemoryStore(), GOOGLE_KEY
+    chain = AuditChain(store, PROJECT, redact=redact_text)
+    for shift in range(len(key) + 1):
+        await chain.append([AuditEntry(time=1, what="answered", message="x" * shift + f" {key}" * 1000)])
+    for _, found in read_entries(await store.read_log(log_key(PROJECT))):
+        assert key[:10] not in found.message
+        assert "[redacted:google-key]" in found.message
 
 
 async def ignore_event(_: Event) -> None:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from given.damage import damaged_values, to_json
+from given.examples import examples
 from weft.errors import ProviderError
 from weft.provider.anthropic.stream import AnthropicFold
 from weft.provider.bedrock.stream import ConverseFold
@@ -115,8 +116,10 @@ WIRES: Mapping[str, tuple[Callable[[], Fold], Events]] = {
 
 
 @st.composite
-def draw_damaged_events(draw: st.DrawFn, events: Events) -> list[SseEvent]:
-    """Return events in another order, some twice and some not at all, with odd values in them, and one cut off."""
+def damaged_streams(draw: st.DrawFn) -> tuple[str, list[SseEvent]]:
+    """Return a wire, and its events in another order, some twice and some not at all, with odd values in them, and one cut off."""
+    wire = draw(st.sampled_from(sorted(WIRES)))
+    events = WIRES[wire][1]
     chosen = draw(st.lists(st.sampled_from(events), max_size=12) | st.just(events))
     changed = draw(damaged_values(chosen))
     made = []
@@ -128,17 +131,16 @@ def draw_damaged_events(draw: st.DrawFn, events: Events) -> list[SseEvent]:
         made.append(SseEvent(name=name, data=to_json(body)))
     if made and draw(st.booleans()):
         made[-1] = SseEvent(name=made[-1].name, data=made[-1].data[: draw(st.integers(0, 80))])
-    return made
+    return wire, made
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@given(data=st.data())
-@settings(suppress_health_check=[HealthCheck.too_slow])
-def test_any_stream_is_read_or_refused(wire: str, data: st.DataObject) -> None:
-    make_fold, events = WIRES[wire]
-    fold, chunks = make_fold(), list[AnyChunk]()
+@given(stream=damaged_streams())
+@examples(250, suppress_health_check=[HealthCheck.too_slow])
+def test_any_stream_is_read_or_refused(stream: tuple[str, list[SseEvent]]) -> None:
+    wire, events = stream
+    fold, chunks = WIRES[wire][0](), list[AnyChunk]()
     try:
-        for event in data.draw(draw_damaged_events(events)):
+        for event in events:
             chunks += fold.feed(event)
         chunks += fold.end()
     except ProviderError:

@@ -6,10 +6,11 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from given.damage import damaged_bytes
 from given.examples import examples
 from given.models import CLAUDE, GPT, TEXT_ONLY
 from weft.model.catalog import Model
@@ -174,10 +175,19 @@ def test_image_sizes_of_other_variants_are_read(made: DataUrl) -> None:
     assert measure_image(made) == (300, 200)
 
 
-@given(st.sampled_from(sorted(MIMES.values())), st.binary(max_size=60))
-def test_arbitrary_bytes_have_a_size_or_none(mime: str, data: bytes) -> None:
-    width, height = measure_image(DataUrl(mime=mime, base64=base64.b64encode(data).decode()))
-    assert min(width, height) >= 0
+DRAWN = [draw_picture(90, 60, format) for format in MIMES]
+DAMAGED = st.sampled_from(DRAWN).flatmap(
+    lambda image: st.tuples(st.just(image.mime), damaged_bytes(base64.b64decode(image.base64)))
+)
+
+
+@given(DAMAGED | st.tuples(st.sampled_from(sorted(MIMES.values())), st.binary(max_size=60)))
+@settings(suppress_health_check=[HealthCheck.large_base_example])
+def test_a_damaged_image_is_measured_and_shrunk_or_refused(made: tuple[str, bytes]) -> None:
+    mime, raw = made
+    image = DataUrl(mime=mime, base64=base64.b64encode(raw).decode())
+    small = shrink_image(image, ImageLimit(40, 30_000))
+    assert small is None or max(measure_image(small)) in range(1, 41)
 
 
 # --- shrinking ---
