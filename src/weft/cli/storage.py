@@ -25,7 +25,7 @@ from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.now import now as read_clock
 from weft.host.paths import Paths, paths_from
-from weft.local.reader import resolve_existing_store
+from weft.local.reader import resolve_existing_store, upgrade_existing_store
 from weft.maintenance.prune import (
     PruneChoice,
     PrunePolicy,
@@ -297,7 +297,7 @@ def prune_command(args: argparse.Namespace) -> int:
             "nothing was selected",
             hint="pass --older-than 90d, --larger-than 2G or --empty-trash 30d",
         )
-    maintenance = open_maintenance(resolve_existing_store(os.environ, args.store))
+    maintenance = open_maintenance(upgrade_existing_store(os.environ, args.store))
     return asyncio.run(_prune(args, maintenance, paths, now))
 
 
