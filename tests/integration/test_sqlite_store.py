@@ -604,7 +604,7 @@ async def test_the_log_is_moved_into_the_database_in_a_pause(path: Path, tmp_pat
             return select(copy, "SELECT id FROM session")
 
         async with asyncio.timeout(10):
-            while list_moved() != [(SESSION,)]:
+            while list_moved() != [(SESSION,)]:  # noqa: ASYNC110  the writer tells nobody
                 await asyncio.sleep(0.02)
 
 

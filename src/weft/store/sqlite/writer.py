@@ -165,7 +165,9 @@ class DatabaseWriter:
         taken: list[WriteRequest | None] = []
         if wait:
             with suppress(Empty):
-                taken.append(self._requests.get(timeout=self._file.options.idle_seconds if self._log_pages else None))
+                taken.append(
+                    self._requests.get(timeout=self._file.options.idle_seconds if self._log_pages else None)
+                )
         while len(taken) < MAX_OPERATIONS and not self._requests.empty():  # nobody else takes from it
             taken.append(self._requests.get_nowait())
         return taken
