@@ -3,12 +3,14 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from contract.test_store import make_store_url
 from given.small_tree import CHILD, FIRST, OTHER, contents, documents, fill, open_file_store
 from weft.cli.arguments import parse_age, parse_size
 from weft.cli.main import run_command
@@ -20,6 +22,8 @@ from weft.model.project import Project, ProjectTime
 from weft.model.session import WeftSessionData
 from weft.snapshot.git import open_snapshots
 from weft.snapshot.location import SnapshotSite, get_default_base
+from weft.store.postgres.migration import get_newest_version
+from weft.store.sqlite.database import list_migrations
 from weft.testing.store_samples import NOW, session
 
 Out = pytest.CaptureFixture[str]
@@ -39,6 +43,26 @@ def run_text(capsys: Out, *words: str, code: int = 0) -> str:
 
 def run_json(capsys: Out, *words: str, code: int = 0) -> Any:
     return json.loads(run_text(capsys, *words, "--format", "json", code=code))
+
+
+@pytest.mark.parametrize("kind", ["file", "sqlite", "postgres"])
+def test_init_shows_on_a_terminal_how_far_it_is(
+    kind: str, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run_command(["storage", "init", "--store", make_store_url(kind, tmp_path)]) == 0
+    shown = capsys.readouterr().err.split("\r\x1b[K")
+    steps = {"file": 0, "sqlite": len(list_migrations()), "postgres": get_newest_version()}[kind]
+    assert shown == (
+        ["", *(f"preparing the store … {step} of {steps}" for step in range(1, steps + 1)), ""]
+        if steps
+        else [""]
+    )
+
+
+def test_a_store_in_memory_cannot_be_prepared(capsys: Out) -> None:
+    assert run_command(["storage", "init", "--store", "memory:"]) == 2
+    assert "a store in memory ends with the command" in capsys.readouterr().err
 
 
 def test_du_adds_up(root: Path, capsys: Out) -> None:
