@@ -29,6 +29,8 @@ COMMANDS = [
     "session adopt --all",
     "cluster status",
     "cluster drain node",
+    "share list",
+    "unshare ses_1",
 ]
 
 
