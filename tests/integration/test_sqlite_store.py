@@ -608,6 +608,24 @@ async def test_the_log_is_moved_into_the_database_in_a_pause(path: Path, tmp_pat
                 await asyncio.sleep(0.02)
 
 
+async def test_no_transaction_stays_open_after_a_read(store: SqliteStore, path: Path) -> None:
+    await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
+    reader = open_reader(f"sqlite:{path}")
+    await asyncio.gather(
+        store.query_sessions(SessionQuery(limit=1)),
+        store.list_messages(SESSION, last=1),
+        store.list_messages(SESSION),
+        store.search("words", limit=1),
+        store.read_log(("log",)),
+        asyncio.to_thread(lambda: reader.query_sessions(SessionQuery(limit=1))),
+        asyncio.to_thread(lambda: reader.list_messages(SESSION)),
+        asyncio.to_thread(lambda: reader.search("words", limit=1)),
+    )
+    # Whoever still reads what is in the log keeps it from being emptied.
+    [(busy, *_)] = select(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    assert (busy, get_size(Path(f"{path}-wal"))) == (0, 0)
+
+
 async def test_the_log_shrinks_again_after_one_large_write(store: SqliteStore, path: Path) -> None:
     log = Path(f"{path}-wal")
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "x" * (24 << 20))))
