@@ -133,6 +133,10 @@ def test_migrate_prints_a_table_and_refuses_invalid_arguments(
     there = run_json(capsys, "storage", "verify", "--store", str(tmp_path / "new"))["sessions"]
     assert {each["session"]: each["hash"] for each in there} == hashes
     run_text(capsys, "storage", "migrate", str(root), str(root), code=2)
+    for source, target in ((str(root), "memory:"), ("memory:", str(tmp_path / "other"))):
+        assert run_command(["storage", "migrate", source, target]) == 2
+        assert "a store in memory ends with the command" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
     run_text(capsys, "storage", "migrate", "--from", str(tmp_path / "none"), "--to", str(root), code=2)
 
 
@@ -145,6 +149,14 @@ async def pin(root: Path, id: str) -> None:
 async def pinned_root(root: Path) -> Path:
     await pin(root, OTHER)
     return root
+
+
+def test_migrate_does_not_show_the_password_of_a_missing_store(tmp_path: Path, capsys: Out) -> None:
+    source = make_store_url("postgres", tmp_path).replace("weft@", "weft:s3cr3t@")
+    assert run_command(["storage", "migrate", source, str(tmp_path / "new")]) == 2
+    reported = capsys.readouterr().err
+    assert "FROM: there is no store at postgres://" in reported
+    assert "s3cr3t" not in reported
 
 
 def test_prune_needs_a_policy_and_a_confirmation(pinned_root: Path, capsys: Out) -> None:
