@@ -31,7 +31,7 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
-from weft.model.session import Todo, WeftSessionData
+from weft.model.session import SessionInfo, Todo, WeftSessionData
 from weft.model.session_query import SessionQuery, to_cursor
 from weft.store.contract import Key, Store
 from weft.store.lease import LeaseToken
@@ -185,6 +185,14 @@ class Reference(Place):
             self.give_back(id)
 
 
+async def edit_session(store: Store, id: SessionID, title: str, events: list[Durable]) -> SessionInfo | None:
+    """Give a session another title and store events with it. Return what is stored, None if there is no such session."""
+    try:
+        return await store.edit(id, lambda known: replace(known, title=known.title + title), *events)
+    except NotFoundError:
+        return None
+
+
 which_one = st.integers(0, 1)
 
 
@@ -232,6 +240,10 @@ class Sequences(RuleBasedStateMachine):
     @rule(event=part_events(), which=which_one)
     def grow(self, event: Durable, which: int) -> None:
         self.apply([event], which)
+
+    @rule(id=sessions, title=words, batch=st.lists(part_events(), max_size=2), which=which_one)
+    def edit(self, id: SessionID, title: str, batch: list[Durable], which: int) -> None:
+        self.do_everywhere(lambda place: place.do(which, lambda store: edit_session(store, id, title, batch)))
 
     @rule(key=st.sampled_from(KEYS), value=st.sampled_from([None, 1, {"a": ["b"]}]), which=which_one)
     def put_value(self, key: Key, value: Any, which: int) -> None:
@@ -311,6 +323,7 @@ async def read_all(store: Store) -> list[Any]:
         [await store.read_log(log) for log in LOGS],
         await store.list_logs(("log",)),
         [await store.find_holder(id) for id in SESSIONS],
+        [len((await store.read_chain(id)).lines) for id in SESSIONS],
         await store.list_abandoned(),
         await store.damage(),
     ]

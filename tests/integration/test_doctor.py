@@ -359,10 +359,27 @@ async def test_a_database_with_a_damaged_table_is_reported_once_and_repaired(
     assert (finding.what, finding.items[0].where) == (f"{path} is damaged", str(path))
     [result] = FindingRepairer(target).repair([finding])
     aside = f"{path}.damaged-{target.now}"
-    assert result.done == f"moved to {aside}; what can still be read was copied into a new database"
+    assert (
+        result.done == f"moved to {aside}; what can still be read was copied into a new database: 1 session"
+    )
     assert [each for each in examine(target) if each.severity == "problem"] == []
     with closing(open_reader(f"sqlite:{path}")) as reader:
         assert [each.id for each in reader.list_sessions()] == [SESSION]
+
+
+async def test_a_database_of_which_nothing_can_be_read_is_said_to_be_replaced_by_an_empty_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sessions.db"
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply(SessionCreated(info=session()))
+    with path.open("r+b") as file:
+        file.write(b"\xff" * 100)
+    target = replace(case(tmp_path), url=f"sqlite:{path}")
+    [finding] = [each for each in examine(target) if each.severity == "problem"]
+    [result] = FindingRepairer(target).repair([finding])
+    aside = f"{path}.damaged-{target.now}"
+    assert result.done == f"moved to {aside}; no session in it can be read, so the new database has none"
 
 
 def test_the_doctor_names_the_version_of_sqlite_that_stores_use(root: Path) -> None:

@@ -245,6 +245,18 @@ async def test_figures_of_a_store_and_its_reader_are_exact(
     assert open_reader(url).figures(query) == figures
 
 
+async def test_a_server_that_takes_no_writes_is_searched_for_what_was_indexed(
+    url: str, store: PostgresStore
+) -> None:
+    await store.apply(SessionCreated(info=session(title="shuttle")))
+    assert shorten(await store.search("shuttle", limit=5)) == [(SESSION, None)]
+    await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "later")))
+    reader = open_reader(f"{url}&default_transaction_read_only=on")
+    assert shorten(reader.search("shuttle", limit=5)) == [(SESSION, None)]
+    assert reader.search("later", limit=5) == []
+    assert reader.figures(StatisticsQuery(day_of=str)).messages == 0
+
+
 async def test_a_reader_searches_and_reports_progress(url: str, store: PostgresStore) -> None:
     await store.apply(
         SessionCreated(info=session()),

@@ -42,6 +42,7 @@ from weft.store.lease import LeaseToken
 from weft.store.maintenance import open_maintenance
 from weft.store.postgres.documents import DIALECT
 from weft.store.postgres.migration import get_newest_version
+from weft.store.postgres.reader import PostgresReader
 from weft.store.postgres.store import PostgresStore, open_postgres_store
 from weft.store.reader import open_reader
 from weft.store.rows import build_session_query
@@ -62,6 +63,9 @@ from weft.testing.store_samples import (
 SECRET = "s3cr3t/w@rd"
 SECRET_IN_URL = "s3cr3t%2Fw%40rd"
 HOLDER = Path(__file__).parents[1] / "given" / "lease_holder.py"
+# Other transactions that have read or written a table of the schema and are still open.
+SELECT_OPEN = """SELECT DISTINCT relation::regclass::text FROM pg_locks
+WHERE pid <> pg_backend_pid() AND relation IN (SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace($1))"""
 
 
 @pytest.fixture
@@ -199,6 +203,21 @@ async def test_an_apply_is_one_round_trip(proxy: PostgresProxy) -> None:
         ):  # a connection is opened, and each statement is prepared: to read all, and to read what changed
             await count(store, *work)
         assert await count(store, *work) == [1, 1, 2, 2, 1]
+
+
+async def test_no_transaction_is_open_while_a_callback_runs(url: str, store: PostgresStore) -> None:
+    await store.apply(SessionCreated(info=session()))
+    reader, found = PostgresReader(url), list[list[str]]()
+
+    def look(known: Any) -> Any:
+        rows = reader.run(lambda documents: documents.database.fetch(SELECT_OPEN, reader.schema))
+        found.append([row[0] for row in rows])
+        return known
+
+    await store.edit(SESSION, lambda known: touch(look(known)))
+    await store.update_value(("a",), lambda _: look(1))
+    await store.append_log(("a",), lambda _: look([b"line"]))
+    assert found == [[], [], []]
 
 
 @pytest.mark.parametrize(

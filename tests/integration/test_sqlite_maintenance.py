@@ -1,6 +1,7 @@
 """Maintenance of a store in a SQLite database: damage, leftovers, space, and repairs with a backup."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +76,20 @@ def test_a_file_that_is_no_longer_a_database_is_one_fault_and_a_repair_moves_it_
     assert SqliteMaintenance(str(path)).find_damage() == []
 
 
-def test_a_repair_keeps_what_can_still_be_read(path: Path) -> None:
-    async def fill_much() -> None:
-        async with open_sqlite_store(str(path)) as store:
-            for number in range(300):
-                await store.apply(
-                    SessionCreated(info=session(f"ses_{number:03}", created=number)),
-                    MessageUpdated(info=prompt(f"msg_{number}", of=f"ses_{number:03}")),
-                    PartUpdated(
-                        part=text("prt_1", "word " * 200, of=f"msg_{number}", session=f"ses_{number:03}")
-                    ),
-                )
+async def fill_much(path: Path) -> None:
+    async with open_sqlite_store(str(path)) as store:
+        for number in range(300):
+            await store.apply(
+                SessionCreated(info=session(f"ses_{number:03}", created=number)),
+                MessageUpdated(info=prompt(f"msg_{number}", of=f"ses_{number:03}")),
+                PartUpdated(
+                    part=text("prt_1", "word " * 200, of=f"msg_{number}", session=f"ses_{number:03}")
+                ),
+            )
 
-    asyncio.run(fill_much())
+
+def test_a_repair_keeps_what_can_still_be_read(path: Path) -> None:
+    asyncio.run(fill_much(path))
     pages = path.stat().st_size // 4096
     with path.open("r+b") as file:  # overwrite a page in the middle of the parts
         [(page,)] = change(
@@ -97,13 +99,24 @@ def test_a_repair_keeps_what_can_still_be_read(path: Path) -> None:
         file.write(b"\xff" * 4096)
     [fault] = SqliteMaintenance(str(path)).find_damage()
     assert (fault.kind, fault.where) == ("unreadable", str(path))
-    aside = SetAside(place=f"{path}.damaged-7")
+    aside = SetAside(place=f"{path}.damaged-7", salvaged=300)
     assert SqliteMaintenance(str(path)).make_repairer("doctor", now=7).set_aside(str(path)) == aside
     assert SqliteMaintenance(str(path)).find_damage() == []
     assert len(asyncio.run(list_ids(path))) == 300
     [(parts,)] = change(path, "SELECT count(*) FROM part")
     assert 200 < parts < 300
     assert (path.parent / "sessions.db.damaged-7").exists()
+
+
+def test_a_repair_keeps_what_is_left_of_a_file_that_was_cut_off(path: Path) -> None:
+    asyncio.run(fill_much(path))
+    os.truncate(path, path.stat().st_size * 2 // 3 // 4096 * 4096)
+    [fault] = SqliteMaintenance(str(path)).find_damage()
+    assert (fault.kind, fault.where) == ("unreadable", str(path))
+    aside = SqliteMaintenance(str(path)).make_repairer("doctor", now=7).set_aside(str(path))
+    assert aside is not None
+    assert SqliteMaintenance(str(path)).find_damage() == []
+    assert len(asyncio.run(list_ids(path))) == aside.salvaged > 100
 
 
 async def test_a_database_that_a_living_process_uses_is_not_moved_aside(path: Path) -> None:

@@ -1,6 +1,6 @@
 """Full-text search and statistics of a store in a SQLite database."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
+from given.small_vfs import SmallVfs
 from weft.model.event import (
     Durable,
     MessageRemoved,
@@ -23,6 +24,8 @@ from weft.model.part import CallTime, CompletedState, ErrorState, Tokens, ToolPa
 from weft.model.search import Hit, ToolUse
 from weft.model.spending import Spent
 from weft.store.reader import open_reader
+from weft.store.sqlite.connection import SqliteOptions
+from weft.store.sqlite.database import DatabaseFile
 from weft.store.sqlite.events import MANY_MESSAGES
 from weft.store.sqlite.reader import SqliteReader
 from weft.store.sqlite.search import MAX_RANKED
@@ -43,6 +46,13 @@ from weft.testing.store_samples import (
 )
 
 OTHER = SessionID("ses_2")
+
+
+@pytest.fixture
+def small_disk() -> Iterator[SmallVfs]:
+    vfs = SmallVfs("weft-small")
+    yield vfs
+    vfs.unregister()
 
 
 @pytest.fixture
@@ -229,6 +239,21 @@ async def test_the_reader_indexes_what_it_searches_and_reports_its_progress(stor
     assert reader.figures(StatisticsQuery(day_of=str)).messages == 100
     assert progress[3:] == []
     reader.close()
+
+
+async def test_on_a_full_disk_a_reader_finds_what_was_indexed(tmp_path: Path, small_disk: SmallVfs) -> None:
+    path, options = str(tmp_path / "sessions.db"), SqliteOptions(vfs="weft-small")
+    async with open_sqlite_store(path, options=options) as store:
+        await store.apply(SessionCreated(info=session(title="shuttle")))
+        assert await find(store, "shuttle") == [(SESSION, None)]
+        await store.apply(*make_events("later", message="msg_1"))
+        small_disk.full = True
+        reader = SqliteReader(DatabaseFile(path, options))
+        assert [hit.session_id for hit in reader.search("shuttle", limit=5)] == [SESSION]
+        assert reader.search("later", limit=5) == []
+        assert reader.figures(StatisticsQuery(day_of=str)).messages == 0
+        reader.close()
+        small_disk.full = False
 
 
 async def test_figures_add_up_cost_tokens_and_calls_without_what_a_fork_copied(store: SqliteStore) -> None:

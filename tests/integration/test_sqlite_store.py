@@ -364,6 +364,27 @@ def test_an_error_that_hides_a_full_disk_is_explained() -> None:
     assert error.hint == "free some space and try again; nothing needs a restart"
 
 
+async def test_a_network_file_system_is_refused_and_files_are_offered(path: Path, tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"36 35 0:32 / {tmp_path} rw,relatime shared:1 - nfs4 server:/home rw\n")
+    options = SqliteOptions(mounts=str(mounts))
+    for _ in range(2):  # before there is a database, and when somebody has copied one to this place
+        with pytest.raises(StoreError, match=r"is on a network file system \(nfs4\)") as refused:
+            async with open_sqlite_store(str(path), options=options):
+                pass
+        assert refused.value.hint.endswith("or use a file store: --store file:<path>")
+        await fill(path)
+    assert [each.id for each in open_reader(f"sqlite:{path}").list_sessions()] == [SESSION]
+
+
+async def test_a_place_without_shared_memory_is_refused_and_nothing_is_left_there(path: Path) -> None:
+    with pytest.raises(StoreError, match="this place allows no write-ahead log") as refused:
+        async with open_sqlite_store(str(path), options=SqliteOptions(vfs="unix-none")):
+            pass
+    assert refused.value.hint == "put the database on a local disk, or use a file store"
+    assert read_files(path.parent) == {}
+
+
 async def test_a_writer_that_never_ends_is_named_after_a_deadline(path: Path) -> None:
     async with open_sqlite_store(str(path), options=SqliteOptions(busy_seconds=0.05)) as store:
         other = apsw.Connection(str(path))
@@ -436,6 +457,23 @@ async def test_a_write_that_fails_does_not_affect_those_of_the_same_commit(store
         "NoneType",
     ]
     assert [each.id for each in await store.list_sessions()] == ["ses_2", "ses_4", SESSION]
+
+
+async def test_nobody_else_writes_between_what_a_write_reads_and_what_it_stores(
+    store: SqliteStore, path: Path
+) -> None:
+    await store.put_value(("a", "b"), 1)
+
+    def try_to_write(known: Any) -> Any:
+        other = apsw.Connection(str(path))
+        try:
+            with pytest.raises(apsw.BusyError):
+                other.execute("BEGIN IMMEDIATE")
+        finally:
+            other.close()
+        return known + 1
+
+    assert await store.update_value(("a", "b"), try_to_write) == 2
 
 
 async def test_waiting_writes_are_stored_before_the_store_closes(path: Path) -> None:
@@ -554,6 +592,38 @@ async def test_the_log_of_changes_stays_bounded(store: SqliteStore, path: Path) 
         largest = max(largest, get_size(log))
     written = 30 << 20
     assert largest < MAX_LOG_PAGES * PAGE + (4 << 20) < written
+
+
+async def test_the_log_is_moved_into_the_database_in_a_pause(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    async with open_sqlite_store(str(path), options=SqliteOptions(idle_seconds=0.05)) as store:
+        await store.apply(SessionCreated(info=session()))
+
+        def list_moved() -> list[Any]:
+            copy.write_bytes(path.read_bytes())  # without the log
+            return select(copy, "SELECT id FROM session")
+
+        async with asyncio.timeout(10):
+            while list_moved() != [(SESSION,)]:  # noqa: ASYNC110  the writer tells nobody
+                await asyncio.sleep(0.02)
+
+
+async def test_no_transaction_stays_open_after_a_read(store: SqliteStore, path: Path) -> None:
+    await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
+    reader = open_reader(f"sqlite:{path}")
+    await asyncio.gather(
+        store.query_sessions(SessionQuery(limit=1)),
+        store.list_messages(SESSION, last=1),
+        store.list_messages(SESSION),
+        store.search("words", limit=1),
+        store.read_log(("log",)),
+        asyncio.to_thread(lambda: reader.query_sessions(SessionQuery(limit=1))),
+        asyncio.to_thread(lambda: reader.list_messages(SESSION)),
+        asyncio.to_thread(lambda: reader.search("words", limit=1)),
+    )
+    # Whoever still reads what is in the log keeps it from being emptied.
+    [(busy, *_)] = select(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    assert (busy, get_size(Path(f"{path}-wal"))) == (0, 0)
 
 
 async def test_the_log_shrinks_again_after_one_large_write(store: SqliteStore, path: Path) -> None:

@@ -3,12 +3,14 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from contract.test_store import make_store_url
 from given.small_tree import CHILD, FIRST, OTHER, contents, documents, fill, open_file_store
 from weft.cli.arguments import parse_age, parse_size
 from weft.cli.main import run_command
@@ -20,6 +22,8 @@ from weft.model.project import Project, ProjectTime
 from weft.model.session import WeftSessionData
 from weft.snapshot.git import open_snapshots
 from weft.snapshot.location import SnapshotSite, get_default_base
+from weft.store.postgres.migration import get_newest_version
+from weft.store.sqlite.database import list_migrations
 from weft.testing.store_samples import NOW, session
 
 Out = pytest.CaptureFixture[str]
@@ -39,6 +43,26 @@ def run_text(capsys: Out, *words: str, code: int = 0) -> str:
 
 def run_json(capsys: Out, *words: str, code: int = 0) -> Any:
     return json.loads(run_text(capsys, *words, "--format", "json", code=code))
+
+
+@pytest.mark.parametrize("kind", ["file", "sqlite", "postgres"])
+def test_init_shows_on_a_terminal_how_far_it_is(
+    kind: str, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run_command(["storage", "init", "--store", make_store_url(kind, tmp_path)]) == 0
+    shown = capsys.readouterr().err.split("\r\x1b[K")
+    steps = {"file": 0, "sqlite": len(list_migrations()), "postgres": get_newest_version()}[kind]
+    assert shown == (
+        ["", *(f"preparing the store … {step} of {steps}" for step in range(1, steps + 1)), ""]
+        if steps
+        else [""]
+    )
+
+
+def test_a_store_in_memory_cannot_be_prepared(capsys: Out) -> None:
+    assert run_command(["storage", "init", "--store", "memory:"]) == 2
+    assert "a store in memory ends with the command" in capsys.readouterr().err
 
 
 def test_du_adds_up(root: Path, capsys: Out) -> None:
@@ -109,6 +133,10 @@ def test_migrate_prints_a_table_and_refuses_invalid_arguments(
     there = run_json(capsys, "storage", "verify", "--store", str(tmp_path / "new"))["sessions"]
     assert {each["session"]: each["hash"] for each in there} == hashes
     run_text(capsys, "storage", "migrate", str(root), str(root), code=2)
+    for source, target in ((str(root), "memory:"), ("memory:", str(tmp_path / "other"))):
+        assert run_command(["storage", "migrate", source, target]) == 2
+        assert "a store in memory ends with the command" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
     run_text(capsys, "storage", "migrate", "--from", str(tmp_path / "none"), "--to", str(root), code=2)
 
 
@@ -121,6 +149,14 @@ async def pin(root: Path, id: str) -> None:
 async def pinned_root(root: Path) -> Path:
     await pin(root, OTHER)
     return root
+
+
+def test_migrate_does_not_show_the_password_of_a_missing_store(tmp_path: Path, capsys: Out) -> None:
+    source = make_store_url("postgres", tmp_path).replace("weft@", "weft:s3cr3t@")
+    assert run_command(["storage", "migrate", source, str(tmp_path / "new")]) == 2
+    reported = capsys.readouterr().err
+    assert "FROM: there is no store at postgres://" in reported
+    assert "s3cr3t" not in reported
 
 
 def test_prune_needs_a_policy_and_a_confirmation(pinned_root: Path, capsys: Out) -> None:

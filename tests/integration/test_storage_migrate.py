@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from contract.test_store import make_store_url
 from given.small_tree import CHILD, FIRST, OTHER, contents, fill, open_file_store, put_session
 from weft.errors import StoreError
 from weft.host.now import now
@@ -31,13 +34,15 @@ from weft.model.event import (
     TodoUpdated,
 )
 from weft.model.ids import MessageID, SessionID
-from weft.model.part import TextPart
+from weft.model.part import AnyPart, TextPart
 from weft.model.session import SessionInfo, Todo, TrashBundle
+from weft.model.wire import decode, encode, to_plain
 from weft.store.contract import NO_LEASES, Store
 from weft.store.files.store import FileStore
 from weft.store.lease import LeaseToken
 from weft.store.maintenance import open_maintenance
 from weft.store.memory import MemoryStore
+from weft.store.url import open_store
 from weft.testing.store_samples import HOSTILE, NOW, answer, many_parts, prompt, session, text
 
 
@@ -155,6 +160,67 @@ async def test_everything_arrives_and_returns_with_the_same_hashes(root: Path) -
     assert await back.list_projects() == await source.list_projects()
 
 
+@pytest.mark.parametrize(("old", "new"), list(permutations(["file", "sqlite", "postgres"], 2)))
+async def test_everything_moves_between_all_kinds_of_stores(old: str, new: str, tmp_path: Path) -> None:
+    raw = to_plain(session("ses_later")) | {"mood": {"deep": [1, 2.5, None, "two"]}}
+    part = {
+        "id": "prt_1",
+        "sessionID": "ses_later",
+        "messageID": "msg_later",
+        "type": "hologram",
+        "z": {"1": []},
+    }
+    async with (
+        open_store(make_store_url(old, tmp_path)) as source,
+        open_store(make_store_url(new, tmp_path)) as target,
+    ):
+        await fill_store(source)
+        await source.apply(
+            SessionCreated(info=decode(encode(raw), SessionInfo)),
+            MessageUpdated(info=prompt("msg_later", of="ses_later")),
+            PartUpdated(part=decode(encode(part), AnyPart)),
+        )
+        progress: list[tuple[int, int]] = []
+        migration = await migrate(
+            source, target, on_progress=lambda done, total: progress.append((done, total))
+        )
+        assert migration.complete
+        assert progress == [(number, 5) for number in range(5)]
+        assert await hashes(source) == await hashes(target)
+        assert await list_records(source) == await list_records(target)
+        assert await source.list_projects() == await target.list_projects()
+        assert to_plain(await target.get_session(SessionID("ses_later"))) == raw
+        [message] = await target.list_messages(SessionID("ses_later"))
+        assert [to_plain(each) for each in message.parts] == [part]
+        again = await migrate(source, target)
+        assert set(outcomes(again).values()) == {"same"}
+        assert (again.values, again.lines, again.bundles, again.kept) == (0, 0, 0, ())
+
+
+class ForgetfulStore(MemoryStore):
+    """A store that loses the parts of one session."""
+
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
+        kept = [
+            each for each in events if not (isinstance(each, PartUpdated) and each.part.session_id == CHILD)
+        ]
+        await super().apply(*kept, leases=leases)
+
+
+async def test_a_copy_that_differs_from_the_original_is_not_taken_for_one() -> None:
+    source = MemoryStore()
+    await fill(source)
+    migration = await migrate(source, ForgetfulStore())
+    assert not migration.complete
+    assert outcomes(migration) == {FIRST: "copied", CHILD: "failed", OTHER: "copied"}
+    [failed] = [each for each in migration.sessions if each.reason]
+    assert failed.reason == "the copy that was read back differs from the original"
+    assert (
+        failed.before is not None and failed.before.parts,
+        failed.after is not None and failed.after.parts,
+    ) == (4, 0)
+
+
 async def test_migrating_again_changes_nothing(root: Path) -> None:
     source, target = await fill_store(MemoryStore()), await open_file_store(root)
     await migrate(source, target)
@@ -210,6 +276,48 @@ async def test_a_migration_interrupted_anywhere_and_repeated_has_the_same_result
     assert finished.complete
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
     assert contents(tmp_path / "old") == original
+
+
+class DyingTarget:
+    """Any store, whose process dies after so many writes."""
+
+    def __init__(self, store: Store, lives: int) -> None:
+        self._store = store
+        self._lives = lives
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def apply(self, *events: Durable) -> None:
+        self._live()
+        await self._store.apply(*events)
+
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
+        self._live()
+        return await self._store.discard(sessions, at=at)
+
+    def _live(self) -> None:
+        if self._lives == 0:
+            raise KeyboardInterrupt
+        self._lives -= 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("lives", range(7))
+async def test_an_interrupted_migration_into_a_database_is_continued(
+    kind: str, lives: int, tmp_path: Path
+) -> None:
+    source, url = await fill_store(MemoryStore()), make_store_url(kind, tmp_path)
+    async with open_store(url) as store:
+        with pytest.raises(KeyboardInterrupt):
+            await migrate(source, cast(Store, DyingTarget(store, lives)), at_once=1)
+        copied = await hashes(store)
+        copied.pop("ses_trashed", None)  # it lives until it is discarded
+        assert copied.items() <= (await hashes(source)).items()
+    async with open_store(url) as store:
+        assert (await migrate(source, store)).complete
+        assert await hashes(store) == await hashes(source)
+        assert await list_records(store) == await list_records(source)
 
 
 async def test_sessions_that_continued_are_updated_and_diverged_ones_are_left_alone() -> None:

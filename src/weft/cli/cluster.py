@@ -9,9 +9,8 @@ from weft.api.cluster import ClusterStatus, NodeStatus
 from weft.cli.arguments import add_cluster_store, add_format
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, format_duration, sanitize, to_table, write_json
-from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError, NotFoundError
-from weft.host.paths import paths_from
+from weft.local.reader import upgrade_existing_store
 from weft.store.cluster import ClusterStore
 from weft.store.event_log import SessionLog
 from weft.store.url import open_store
@@ -47,14 +46,12 @@ def drain_node(args: argparse.Namespace) -> int:
 
 
 async def _read_status(given: str | None) -> ClusterStatus:
-    url = resolve_store_url(os.environ, paths_from(os.environ), given)
-    async with open_store(url) as store:
+    async with open_store(upgrade_existing_store(os.environ, given)) as store:
         return await _get_cluster(store.event_log).get_status()
 
 
 async def _drain(given: str | None, node: str) -> list[str]:
-    url = resolve_store_url(os.environ, paths_from(os.environ), given)
-    async with open_store(url) as store:
+    async with open_store(upgrade_existing_store(os.environ, given)) as store:
         cluster = _get_cluster(store.event_log)
         drained = await cluster.drain(node)
         if not drained:

@@ -131,8 +131,10 @@ class ProgressLine:
     Call it with the number of items that are done, and with the total if that is known.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, every: int = PROGRESS_INTERVAL) -> None:
+        """The line changes after `every` so many items: 1 if each takes long."""
         self._what = what
+        self._every = every
         self._on = sys.stderr.isatty()
         self._shown = False
 
@@ -140,7 +142,7 @@ class ProgressLine:
         return self
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        if self._on and (done % PROGRESS_INTERVAL == 0 or (self._shown and done == total)):
+        if self._on and (done % self._every == 0 or (self._shown and done == total)):
             self._shown = True
             progress = f"{done:,}" if total is None else f"{done:,} of {total:,}"
             print(f"\r\x1b[K{self._what} … {progress}", end="", file=sys.stderr, flush=True)

@@ -11,14 +11,12 @@ from weft.cli.arguments import add_format, add_place, add_store, add_yes
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, format_time, print_note, to_table, write_json
 from weft.cli.session import make_reader
-from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError
 from weft.host.clock import SystemClock
 from weft.host.now import now as read_clock
-from weft.host.paths import paths_from
 from weft.journal import open_journal
 from weft.local.place import find_place, record_place
-from weft.local.reader import resolve_existing_store
+from weft.local.reader import resolve_existing_store, upgrade_existing_store
 from weft.maintenance.project_repair import (
     MisfiledSession,
     find_misfiled,
@@ -93,7 +91,7 @@ async def _merge(args: argparse.Namespace) -> int:
         raise InvalidInputError(
             "INTO", "that is the same project", hint="weft project list shows the ids of all projects"
         )
-    async with open_store(resolve_store_url(os.environ, paths_from(os.environ), args.store)) as store:
+    async with open_store(upgrade_existing_store(os.environ, args.store)) as store:
         sessions = await store.list_sessions(source)
         if sessions and not confirm(
             f"Move {format_count(len(sessions), 'session')} to {target}?", yes=args.yes
@@ -122,7 +120,7 @@ def adopt_sessions(args: argparse.Namespace) -> int:
 
 
 async def _adopt(args: argparse.Namespace) -> int:
-    async with open_store(resolve_store_url(os.environ, paths_from(os.environ), args.store)) as store:
+    async with open_store(upgrade_existing_store(os.environ, args.store)) as store:
         if args.all:
             misfiled = find_misfiled(await read_overview(store))
         else:

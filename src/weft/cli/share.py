@@ -18,6 +18,7 @@ from weft.host.files import write_atomic
 from weft.host.now import now as read_clock
 from weft.local.offline import open_offline_sessions
 from weft.local.open import OpenOptions, open_directory
+from weft.local.reader import upgrade_existing_store
 from weft.model.display import format_count
 from weft.model.session import SessionInfo
 from weft.model.share import Share, SharedSession, SharePreview, ShareTerms
@@ -202,6 +203,7 @@ def _print_shares(args: argparse.Namespace) -> int:
 
 
 async def _list_shares(args: argparse.Namespace) -> list[Share]:
+    upgrade_existing_store(os.environ, args.store)
     async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         revoker = ShareRevoker(
             store=offline.store, journal=offline.journal, remote=LazyShareClient(offline.clock)
@@ -239,6 +241,7 @@ def unshare_session(args: argparse.Namespace) -> int:
 
 
 async def _revoke(args: argparse.Namespace) -> ShareRecord:
+    upgrade_existing_store(os.environ, args.store)
     async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         revoker = ShareRevoker(
             store=offline.store, journal=offline.journal, remote=LazyShareClient(offline.clock)

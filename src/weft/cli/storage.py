@@ -25,7 +25,7 @@ from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.now import now as read_clock
 from weft.host.paths import Paths, paths_from
-from weft.local.reader import resolve_existing_store
+from weft.local.reader import resolve_existing_store, upgrade_existing_store
 from weft.maintenance.prune import (
     PruneChoice,
     PrunePolicy,
@@ -44,7 +44,7 @@ from weft.store.findings import GC_LABEL, LargeDocument, Leftover, RemovedLeftov
 from weft.store.maintenance import StoreMaintenance, StoreRepairer, open_maintenance
 from weft.store.reader import StoreReader
 from weft.store.sizes import Size, StoreSizes
-from weft.store.url import open_store
+from weft.store.url import is_persistent, open_store
 from weft.tool.spill import MAX_OUTPUT_AGE_MS
 
 SHOWN = 20
@@ -60,14 +60,21 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
 def init_command(args: argparse.Namespace) -> int:
     """Create the store, or upgrade it. Without this command the first start does the same."""
     url = resolve_store_url(os.environ, paths_from(os.environ), args.store)
+    if not is_persistent(url):
+        raise InvalidInputError(
+            "store",
+            "a store in memory ends with the command, so there is nothing to prepare",
+            hint="name another with --store: a directory, sqlite:PATH or postgres://…",
+        )
     asyncio.run(_open_once(url))
     print(f"{to_store_identity(url)} is ready")
     return ExitCode.DONE
 
 
 async def _open_once(url: str) -> None:
-    async with open_store(url):
-        pass
+    with ProgressLine("preparing the store", every=1) as progress:
+        async with open_store(url, upgrading=progress):
+            pass
 
 
 # --- du ---
@@ -297,7 +304,7 @@ def prune_command(args: argparse.Namespace) -> int:
             "nothing was selected",
             hint="pass --older-than 90d, --larger-than 2G or --empty-trash 30d",
         )
-    maintenance = open_maintenance(resolve_existing_store(os.environ, args.store))
+    maintenance = open_maintenance(upgrade_existing_store(os.environ, args.store))
     return asyncio.run(_prune(args, maintenance, paths, now))
 
 

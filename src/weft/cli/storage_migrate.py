@@ -15,7 +15,8 @@ from weft.errors import InvalidInputError
 from weft.host.paths import paths_from
 from weft.maintenance.migrate import CopiedSession, Migration, SessionDigest, explain_kept, migrate
 from weft.model.display import format_count
-from weft.store.url import open_store, store_exists
+from weft.model.url import to_store_identity
+from weft.store.url import is_persistent, open_store, store_exists
 
 TITLE_WIDTH = 40
 
@@ -47,10 +48,17 @@ def migrate_command(args: argparse.Namespace) -> int:
     source, target = (resolve_store_url(os.environ, paths, url) for url in named)
     if source == target:
         raise InvalidInputError("TO", "it is the same store as FROM", hint="name another store")
+    for name, url in (("FROM", source), ("TO", target)):
+        if not is_persistent(url):
+            raise InvalidInputError(
+                name,
+                "a store in memory ends with the command",
+                hint="name a directory, sqlite:PATH or postgres://…",
+            )
     if not store_exists(source):
         raise InvalidInputError(
             "FROM",
-            f"there is no store at {source}",
+            f"there is no store at {to_store_identity(source)}",
             hint="check the path for a mistake; weft storage du shows where your sessions are stored",
         )
     if args.dry_run and not store_exists(target):

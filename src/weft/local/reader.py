@@ -37,6 +37,18 @@ def resolve_existing_store(env: Mapping[str, str], option: str | None = None) ->
     return url
 
 
+def upgrade_existing_store(env: Mapping[str, str], option: str | None = None) -> str:
+    """Return the URL of the store for a command that changes it but does not create one. An older store is upgraded first.
+
+    Raise `InvalidInputError` or `StoreError` if there is no store: unlike `resolve_existing_store`, this asks a server at once.
+    """
+    from weft.store.maintenance import open_maintenance  # noqa: PLC0415  commands that only read must not load it
+
+    url = resolve_existing_store(env, option)
+    open_maintenance(url).upgrade()
+    return url
+
+
 class SessionReader:
     """Reads the sessions of a store, for one directory. `warn` is called if the search index cannot be used."""
 
@@ -49,12 +61,12 @@ class SessionReader:
         must_exist: bool = False,
         warn: Callable[[IndexFailedError], None] = lambda _: None,
     ) -> None:
-        """With `must_exist`, raise `InvalidInputError` if a store is named that does not exist."""
+        """With `must_exist`, raise `InvalidInputError` if a store is named that does not exist. A server is asked when something is read."""
         self.env = env
         self._directory = directory
         paths = paths_from(env)
         self.url = resolve_existing_store(env, store) if must_exist else resolve_store_url(env, paths, store)
-        self.store = open_reader(self.url, cache=paths.cache, warn=warn)
+        self.store = open_reader(self.url, cache=paths.cache, warn=warn, must_exist=must_exist)
 
     def list_sessions(self, *, everywhere: bool = False) -> list[SessionInfo]:
         """Return the sessions of the directory's project, or of all projects, oldest first."""

@@ -117,7 +117,9 @@ def _restrict_permissions(path: str) -> str:
 def _describe(aside: SetAside) -> str:
     """Return a remark about a document that was moved to the backup, or about a whole database."""
     if aside.place:
-        return "; what can still be read was copied into a new database"
+        if not aside.salvaged:
+            return "; no session in it can be read, so the new database has none"
+        return f"; what can still be read was copied into a new database: {format_count(aside.salvaged, 'session')}"
     if aside.with_parts:
         return " with its parts"
     if aside.is_intact:

@@ -28,6 +28,7 @@ Key = tuple[str, ...]
 SessionEditor = Callable[[SessionInfo], SessionInfo]
 RootCommit = Callable[[str], str | None]
 LogExtender = Callable[[bytes | None], Sequence[bytes]]
+UpgradeProgress = Callable[[int, int], None]
 NO_LEASES: Sequence[LeaseToken] = ()
 
 

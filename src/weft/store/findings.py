@@ -94,10 +94,12 @@ class SetAside(Struct, frozen=True, kw_only=True):
     """What became of a damaged document: it is in the backup, together with its parts if it was a message (`with_parts`).
 
     If it was the document of a session, either another document of that session is intact, or `rebuilt_from` is the number
-    of messages that the session was rebuilt from. If it was a whole database, `place` is where it is now.
+    of messages that the session was rebuilt from. If it was a whole database, `place` is where it is now, and `salvaged` the number of
+    sessions that could be read and were copied into a new one.
     """
 
     place: str = ""
     with_parts: bool = False
     is_intact: bool = False
     rebuilt_from: int | None = None
+    salvaged: int = 0

@@ -106,17 +106,25 @@ class StoreReader(Protocol):
         ...
 
 
-def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lambda _: None) -> StoreReader:
+def open_reader(
+    url: str, *, cache: str | None = None, warn: IndexWarning = lambda _: None, must_exist: bool = False
+) -> StoreReader:
     """Open the store at a URL for reading. Finish first what an older version or a crash left undone there.
 
     The search index of files is below the directory `cache`, or in memory without one. `warn` is called if it cannot be used.
+    A Postgres server that has no store gets one by the first call; if the store `must_exist`, that call raises `StoreError`
+    instead. A missing file or directory is read as an empty store.
 
     Raise `InvalidInputError` if the URL is not that of a store that can be read.
     """
     if url.startswith(("postgres:", "postgresql:")):
-        from weft.store.postgres.reader import PostgresReader  # noqa: PLC0415  only the kind of store that is asked for
+        from weft.store.postgres.migration import prepare_schema  # noqa: PLC0415  only the kind of store that is asked for
+        from weft.store.postgres.reader import (  # noqa: PLC0415  only the kind of store that is asked for
+            PostgresReader,
+            upgrade_schema,
+        )
 
-        return PostgresReader(url)
+        return PostgresReader(url, prepare=upgrade_schema if must_exist else prepare_schema)
     if url.startswith("sqlite:"):
         from weft.store.sqlite.reader import open_sqlite_reader  # noqa: PLC0415  only the kind of store that is asked for
 

@@ -14,7 +14,7 @@ from weft.model.url import redact_url
 if TYPE_CHECKING:  # a command that only reads must not load these
     from weft.model.damage import Damage
     from weft.model.principal import Principal
-    from weft.store.contract import RootCommit, Store
+    from weft.store.contract import RootCommit, Store, UpgradeProgress
 
 URL_FORMS = "file:<path>, sqlite:<path>, postgres://<user>@<host>/<database> or memory:"
 ADDRESS_SOURCES = "the address is that of --store, WEFT_STORE or experimental.weft.store"
@@ -29,6 +29,7 @@ async def open_store(
     cache: str | None = None,
     principal: str | None = None,
     opened: Store | None = None,
+    upgrading: UpgradeProgress = lambda _done, _total: None,
 ) -> AsyncIterator[Store]:
     """Open the store at `file:<path>`, `sqlite:<path>` or `postgres://<host>/<database>`, or an empty one at `memory:`.
 
@@ -36,7 +37,8 @@ async def open_store(
     `damaged` is called once for each document that turns out to be unreadable. The search index of files is below the directory
     `cache`, or in memory without one; other stores contain theirs. With a `principal`, Postgres shows only what belongs to it;
     `open_owned_store` opens the store of a principal in any kind of store. `opened` is the same store without a principal, if it is
-    open: Postgres then uses its connections.
+    open: Postgres then uses its connections. `upgrading` is called after each step in which a database is created or upgraded, with
+    the number of steps so far and of all.
     """
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon and not rest.strip("/"):
@@ -53,7 +55,7 @@ async def open_store(
     elif scheme == "sqlite" and colon:
         from weft.store.sqlite.store import open_sqlite_store  # noqa: PLC0415  only the chosen store is imported
 
-        async with open_sqlite_store(parse_store_path(url), damaged=damaged) as database:
+        async with open_sqlite_store(parse_store_path(url), damaged=damaged, upgrading=upgrading) as database:
             yield database
     elif scheme in ("postgres", "postgresql") and colon:
         from weft.store.postgres.store import (  # noqa: PLC0415  only the chosen store is imported
@@ -62,7 +64,9 @@ async def open_store(
         )
 
         whole = opened if isinstance(opened, PostgresStore) else None
-        async with open_postgres_store(url, damaged=damaged, principal=principal, opened=whole) as postgres:
+        async with open_postgres_store(
+            url, damaged=damaged, principal=principal, opened=whole, upgrading=upgrading
+        ) as postgres:
             yield postgres
     else:
         raise InvalidInputError(

@@ -35,6 +35,8 @@ DEADLOCK_STATES = ("40001", "40P01", "23505")
 # The server is starting, stopping, or has no connection left.
 BUSY_STATES = ("57P01", "57P02", "57P03", "53300")
 CONNECTION_CLASS = "08"
+# The server reads, but this user or this server may not write, or its disk is full.
+READ_ONLY_STATES = ("42501", "25006", "53100")
 # A row would be written that its writer may not see.
 ROW_SECURITY_STATE = "42501"
 
@@ -319,6 +321,11 @@ def check_server(place: str, number: int, version: str, encoding: str) -> None:
             f"{place} has the encoding {encoding}, and weft needs UTF8",
             hint="create another database with createdb --encoding=UTF8 --template=template0",
         )
+
+
+def is_read_only(error: StoreError) -> bool:
+    """Return True if a statement failed because it writes."""
+    return error.__cause__ is not None and _get_state(error.__cause__) in READ_ONLY_STATES
 
 
 def _is_lost(state: str) -> bool:

@@ -15,7 +15,7 @@ from weft.store.chain import ChainLines
 from weft.store.findings import GC_LABEL, AbandonedLease, DocumentFault, LargeDocument, Leftover
 from weft.store.postgres.documents import DOCUMENT_TABLES, PostgresDocuments
 from weft.store.postgres.migration import find_version, get_newest_version
-from weft.store.postgres.reader import PostgresReader
+from weft.store.postgres.reader import PostgresReader, require_schema, upgrade_schema
 from weft.store.postgres.repair import PostgresRepairer, read_large
 from weft.store.sizes import ProgressCallback, SizeCounter
 
@@ -96,7 +96,7 @@ class PostgresMaintenance:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.reader = PostgresReader(url, prepare=False)
+        self.reader = PostgresReader(url, prepare=require_schema)
 
     @cached_property
     def _session_ids(self) -> dict[str, None]:
@@ -114,7 +114,7 @@ class PostgresMaintenance:
         return version is not None and version < get_newest_version()
 
     def upgrade(self) -> None:
-        upgrading = PostgresReader(self.url)
+        upgrading = PostgresReader(self.url, prepare=upgrade_schema)
         try:
             upgrading.list_running()
         finally:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from weft.errors import NewerFormatError, StoreError
 from weft.model.principal import check_principal_name
+from weft.store.contract import UpgradeProgress
 from weft.store.postgres.connection import Database
 
 _SCRIPT = re.compile(r"(\d{4})_\w+\.sql")
@@ -79,13 +80,15 @@ async def _find_version(database: Database, fetch: Any) -> int | None:
     return None
 
 
-async def prepare_schema(database: Database) -> None:
+async def prepare_schema(database: Database, progress: UpgradeProgress = lambda _done, _total: None) -> None:
     """Create the schema if there is none, and upgrade an older one, one script after the other. Others may do so as well."""
-    while (await find_version(database) or 0) < get_newest_version():
-        await _run_next_script(database)
+    newest = get_newest_version()
+    while (await find_version(database) or 0) < newest:
+        progress(await _run_next_script(database), newest)
 
 
-async def _run_next_script(database: Database) -> None:
+async def _run_next_script(database: Database) -> int:
+    """Run the script that the schema lacks next. Return the version that it has then."""
     async with database.open_transaction() as connection:
         # Held until the transaction ends, also behind a pooler. Whoever comes later finds the work done.
         await connection.fetch(LOCK, database.address.schema)
@@ -101,6 +104,8 @@ async def _run_next_script(database: Database) -> None:
             await connection.execute(
                 database.complete(f"UPDATE {{schema}}.weft_store SET version = {version + 1}")
             )
+            version += 1
+        return version
 
 
 # --- principals ---

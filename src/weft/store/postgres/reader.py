@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.store.statistics import StatisticsQuery
 
 T = TypeVar("T")
+PrepareSchema = Callable[["Database"], Awaitable[None]]
 
 JOIN_SECONDS = 10.0
 
@@ -46,7 +47,7 @@ WHERE ($1::text IS NULL OR project = $1) AND ($2::text IS NULL OR id = $2) ORDER
 class DatabaseThread:
     """An event loop in a daemon thread, with the documents of one store. They are opened, after `prepare`, when first needed."""
 
-    def __init__(self, address: PostgresAddress, prepare: Callable[[Database], Awaitable[None]]) -> None:
+    def __init__(self, address: PostgresAddress, prepare: PrepareSchema) -> None:
         self._address = address
         self._prepare = prepare
         self._lock = threading.Lock()
@@ -107,11 +108,18 @@ class DatabaseThread:
             await self._stack.aclose()
 
 
-async def _require_schema(database: Database) -> None:
+async def require_schema(database: Database) -> None:
+    """Raise `StoreError` if there is no store in the database."""
     if await find_version(database) is None:
         raise StoreError(
             f"there is no store at {database.address.place} yet", hint="weft storage init creates it"
         )
+
+
+async def upgrade_schema(database: Database) -> None:
+    """Upgrade an older schema. Raise `StoreError` if there is no store in the database."""
+    await require_schema(database)
+    await prepare_schema(database)
 
 
 async def _ignore_schema(_: Database) -> None:
@@ -132,11 +140,11 @@ def has_store(url: str) -> bool:
 
 
 class PostgresReader:
-    """Reads one store. The first call creates its schema, or upgrades it; without `prepare` it must exist, and stays as it is."""
+    """Reads one store. The first call prepares its schema: unless told otherwise, it creates the schema or upgrades an older one."""
 
-    def __init__(self, url: str, *, prepare: bool = True) -> None:
+    def __init__(self, url: str, *, prepare: PrepareSchema = prepare_schema) -> None:
         self._address = parse_address(url)
-        self._thread = DatabaseThread(self._address, prepare_schema if prepare else _require_schema)
+        self._thread = DatabaseThread(self._address, prepare)
         # Nobody has to close a reader: its connections end with it, or with the process.
         self._finalizer = weakref.finalize(self, self._thread.close)
 

@@ -8,10 +8,12 @@ import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from weft.errors import StoreError
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.search import Figures, Hit, ToolUse
 from weft.model.session import SessionInfo
+from weft.store.postgres.connection import is_read_only
 from weft.store.postgres.documents import PostgresDocuments
 from weft.store.postgres.words import WeightedText, make_snippet, parse_query, to_tsquery, to_vector
 from weft.store.rows import to_ascii, to_integer
@@ -94,6 +96,14 @@ class SearchIndex:
             done += len(marks)
             progress(done, max(done, total))
 
+    async def _update_if_possible(self, progress: IndexProgress) -> None:
+        """Index what changed, unless the database is read-only: then what was indexed before can still be found."""
+        try:
+            await self.update(progress=progress)
+        except StoreError as error:
+            if not is_read_only(error):
+                raise
+
     async def _index(self, marks: Sequence[_Mark]) -> None:
         # The marks were read before the messages. Whoever changes a message now leaves another revision in its mark, and the
         # database then keeps the mark and drops what we found.
@@ -119,7 +129,7 @@ class SearchIndex:
         queries = parse_query(words)
         if not queries or limit < 1:
             return []
-        await self.update(progress=progress)
+        await self._update_if_possible(progress)
         rows = await self._database.fetch(
             SELECT_HITS,
             to_tsquery(queries),
@@ -145,7 +155,7 @@ class SearchIndex:
         self, query: StatisticsQuery, progress: IndexProgress = ignore_progress
     ) -> Figures:
         """Return the figures for a query."""
-        await self.update(progress=progress)
+        await self._update_if_possible(progress)
         values = (
             to_integer(query.since),
             None if query.project is None else to_ascii(query.project),

@@ -24,7 +24,7 @@ from weft.model.message import MessageWithParts
 from weft.model.search import Figures, Hit
 from weft.model.session import SessionInfo, TrashBundle, make_bundle_name
 from weft.model.wire import encode
-from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor
+from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor, UpgradeProgress
 from weft.store.event_log import LogBatch, LoggedEvent, LogHead
 from weft.store.lease import LeaseToken
 from weft.store.postgres.address import parse_address
@@ -358,6 +358,7 @@ async def open_postgres_store(
     clock: Clock | None = None,
     principal: str | None = None,
     opened: PostgresStore | None = None,
+    upgrading: UpgradeProgress = lambda _done, _total: None,
 ) -> AsyncIterator[PostgresStore]:
     """Open the store at a URL. Create its schema if there is none. Raise `StoreError` if that is not possible.
 
@@ -368,7 +369,7 @@ async def open_postgres_store(
     async with AsyncExitStack() as stack:
         if opened is None:
             database = await stack.enter_async_context(open_database(parse_address(url), clock))
-            await prepare_schema(database)
+            await prepare_schema(database, upgrading)
         else:
             database = opened.database
         if principal is not None:

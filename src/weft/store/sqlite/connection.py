@@ -11,6 +11,7 @@ import apsw
 
 from weft.errors import DamagedStoreError, StoreError
 from weft.host.files import wait_randomly
+from weft.host.mounts import MOUNTS_FILE
 
 # In older versions, two connections that write and check-point at once can corrupt the database ("WAL-reset bug").
 MIN_LIBRARY = (3, 51, 3)
@@ -20,6 +21,9 @@ LONGEST_COUNTED = 0.1
 BUSY_SECONDS = 30.0
 # A log of changes (WAL) that was emptied keeps this many bytes of its file.
 JOURNAL_BYTES = 16 << 20
+# Moving the log into the database takes as long as some commits, so it waits for a pause. Each page is moved once, however often
+# it was written before: short pauses between the steps of a run would write the same pages again and again.
+IDLE_SECONDS = 2.0
 WRITER_CACHE_KIB = 4 << 10
 # A large transaction stays in memory up to this many pages (32 MB) until it is committed.
 WRITER_SPILL_PAGES = 8 << 10
@@ -43,11 +47,13 @@ ERRNO_HINTS = {
 
 
 class SqliteOptions(NamedTuple):
-    """How to connect. Tests pass another version of the library, another file layer of SQLite, or a shorter wait."""
+    """How to connect. Tests pass another version of the library, another file layer of SQLite, shorter waits, or another list of mounts."""
 
     library: str = apsw.sqlite_lib_version()
     vfs: str = ""
     busy_seconds: float = BUSY_SECONDS
+    idle_seconds: float = IDLE_SECONDS
+    mounts: str = MOUNTS_FILE
 
 
 DEFAULT_OPTIONS = SqliteOptions()

@@ -129,7 +129,7 @@ class DatabaseFile:
     def check_place(self) -> None:
         """Raise `StoreError` if the path is on a network file system."""
         # Where the system does not say, `PRAGMA journal_mode` is the other check.
-        if kind := find_network_file_system(self.path):
+        if kind := find_network_file_system(self.path, self.options.mounts):
             raise StoreError(
                 f"{self.path} is on a network file system ({kind}), where SQLite databases get corrupted",
                 hint="put the database on a local disk, or use a file store: --store file:<path>",

@@ -280,9 +280,10 @@ class SqliteRepairer:
                     for table in SALVAGED:
                         with write_transaction(new):
                             _salvage_table(old, new, table)
+                [(sessions,)] = select(new, "SELECT count(*) FROM session")
         finally:
             new.close()
-        return SetAside(place=aside)
+        return SetAside(place=aside, salvaged=sessions)
 
     # --- writing ---
 
@@ -350,7 +351,10 @@ def _open_damaged(path: str) -> Generator[apsw.Connection | None]:
     """Open a damaged database to read what is left of it. Yield None if that is nothing."""
     connection: apsw.Connection | None = None
     with suppress(apsw.Error):
-        connection = connect(path)
+        connection = connect(path, writes=True)
+        # Without the first setting, SQLite reads nothing of a file that was cut off. Other settings would already read something.
+        select(connection, "PRAGMA writable_schema = ON")
+        select(connection, "PRAGMA query_only = ON")
         select(connection, "SELECT count(*) FROM sqlite_master")
     try:
         yield connection

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from weft.errors import StoreError
+from weft.errors import DamagedStoreError, StoreError
 from weft.model.ids import MessageID, ProjectID
 from weft.model.message import MessageWithParts
 from weft.model.search import Hit, ToolUse
@@ -179,14 +179,19 @@ def _put_words(
 
 
 def update_index_now(file: DatabaseFile, progress: StepProgress) -> None:
-    """Bring the index up to date, for a command without an event loop. If the database is read-only, leave it as it is."""
+    """Bring the index up to date, for a command without an event loop. If the database cannot be written, leave it as it is."""
     if not file.exists():
         return
     try:
-        file.prepare()
-        connection = file.connect_for_writing()
-    except StoreError:
-        return
+        _update_index(file, progress)
+    except StoreError as error:
+        if isinstance(error, DamagedStoreError):
+            raise
+
+
+def _update_index(file: DatabaseFile, progress: StepProgress) -> None:
+    file.prepare()
+    connection = file.connect_for_writing()
     try:
         with translate_errors(file.path, connection):
             select(connection, "PRAGMA synchronous = NORMAL")

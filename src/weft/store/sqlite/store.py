@@ -30,7 +30,7 @@ from weft.store.rows import to_integer, to_session_row
 from weft.store.sqlite.change_log import log_change, log_deletion
 from weft.store.sqlite.change_log_reader import SqliteChangeLog
 from weft.store.sqlite.connection import DEFAULT_OPTIONS, SqliteOptions, select, translate_errors
-from weft.store.sqlite.database import DatabaseFile
+from weft.store.sqlite.database import DatabaseFile, StepProgress, ignore_progress
 from weft.store.sqlite.events import EventWriter, is_growth, plan_events
 from weft.store.sqlite.inventory import find_damage
 from weft.store.sqlite.leases import (
@@ -82,13 +82,13 @@ class SqliteStore:
         self._holder = LeaseHolder(self.file.locks)
         self.change_log = SqliteChangeLog(self.writer, self._read)
 
-    async def prepare(self) -> None:
-        """Create or upgrade the database."""
-        await asyncio.to_thread(self._prepare)
+    async def prepare(self, progress: StepProgress = ignore_progress) -> None:
+        """Create or upgrade the database. `progress` is called in another thread."""
+        await asyncio.to_thread(self._prepare, progress)
         self.writer.attach(asyncio.get_running_loop())
 
-    def _prepare(self) -> None:
-        self.file.prepare()
+    def _prepare(self, progress: StepProgress) -> None:
+        self.file.prepare(progress)
         with suppress(OSError):  # in a directory that we may not write to, reading still works
             self._holder.create()
 
@@ -427,11 +427,12 @@ async def open_sqlite_store(
     *,
     options: SqliteOptions = DEFAULT_OPTIONS,
     damaged: Callable[[Damage], None] | None = None,
+    upgrading: StepProgress = ignore_progress,
 ) -> AsyncIterator[SqliteStore]:
     """Open the store at a path. Raise `StoreError` if there is something else, or the database cannot be used."""
     store = SqliteStore(path, options=options, damaged=damaged)
     try:
-        await store.prepare()
+        await store.prepare(upgrading)
         yield store
     finally:
         await run_to_completion(store.close())

@@ -23,9 +23,6 @@ T = TypeVar("T")
 Urgency = Literal["durable", "soon", "background"]
 Operation = Callable[[apsw.Connection], T]
 
-# Moving the log into the database takes as long as some commits, so it waits for a pause. Each page is moved once, however often
-# it was written before: short pauses between the steps of a run would write the same pages again and again.
-IDLE_SECONDS = 2.0
 # A log of more pages is moved even without a pause. With a lower limit, reading a session that was just forked would compete with
 # the move.
 MAX_LOG_PAGES = 4000
@@ -171,7 +168,9 @@ class DatabaseWriter:
         taken: list[WriteRequest | None] = []
         if wait:
             with suppress(Empty):
-                taken.append(self._requests.get(timeout=IDLE_SECONDS if self._log_pages else None))
+                taken.append(
+                    self._requests.get(timeout=self._file.options.idle_seconds if self._log_pages else None)
+                )
         while len(taken) < MAX_OPERATIONS and not self._requests.empty():  # nobody else takes from it
             taken.append(self._requests.get_nowait())
         return taken
