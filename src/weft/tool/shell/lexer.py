@@ -271,6 +271,9 @@ class Lexer:
                 return self._read_braces(quoted=quoted)
             case "[":
                 raise UnparsableError("it uses an obsolete form of arithmetic")
+            case "$" if self.peek(2) in ("(", "{", "["):
+                # In quotes, bash takes this for a substitution when it looks for the end of the text, and for a number when it expands it.
+                raise UnparsableError("shells read a text differently that follows `$$`")
             case "'":
                 if not self.read(_ANSI_C_STRING):
                     raise UnparsableError("shells read a quoted text differently")
