@@ -85,12 +85,19 @@ def test_a_token_is_created_listed_limited_and_revoked(
         (("create", "ada", "--directory", ".", "--expires", "0"), "that time has passed"),
         (("revoke", "ada"), "there is no token"),
         (("limit", "ada", "--max-sessions", "1"), "there is no principal"),
+        (("limit", "ada", "--workspace", "loom", "--no-workspaces"), "contradicts --no-workspaces"),
     ],
 )
 def test_a_mistake_is_explained(
     words: tuple[str, ...], message: str, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert message in run(capsys, *words, "--store", store, code=2)[1]
+
+
+def test_a_store_in_memory_has_no_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = run(capsys, "create", "ada", "--directory", ".", "--store", "memory:", code=2)
+    assert refused[0] == ""
+    assert "it is in memory" in refused[1]
 
 
 def test_a_principal_gets_workspaces_that_a_running_node_offers(
