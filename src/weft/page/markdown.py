@@ -1,7 +1,7 @@
 """Markdown as HTML, block by block: a block that has ended is rendered once, however much text follows (pure).
 
 The parser names the lines of each block. A block has ended when another one follows it on a whole line of its own: nothing
-that comes later can change it. So streamed text is rendered as it would be rendered at once.
+that comes later can change it. So streamed text is rendered as it would be rendered at once, but without a limit to its length.
 """
 
 import re

@@ -280,9 +280,9 @@ class FileStore:
         return trashed
 
     def _forget_removed(self, sessions: Iterable[SessionID]) -> None:
-        """Forget the chains of deleted sessions, and remove their lock files, so that others can take the locks.
+        """Forget the chains of deleted sessions, and remove their lock files.
 
-        The caller holds the locks, and has written everything.
+        The caller holds the locks, and has written everything. Whoever waits for one of them finds its file gone, and makes a new one.
         """
         for id in sessions:
             self._writer.forget_chain(id)
@@ -319,7 +319,7 @@ class FileStore:
             self._check_leases(leases)
             stored = self._get_session(id)
             edited = editor(stored)
-            # One document alone needs no write-ahead note, so one that does not change is left as it is.
+            # A session that does not change is not written: with one document less, the write may need no write-ahead note.
             changed = [*events, SessionUpdated(info=edited)] if edited != stored else [*events]
             if changed:
                 with self._cache.writing(events):
