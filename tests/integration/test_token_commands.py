@@ -61,7 +61,9 @@ def test_a_token_is_created_listed_limited_and_revoked(
         f"ada: 2 sessions, 100,000 tokens and 1.50 dollars a day, in {tmp_path}\n"
     )
     unlimited = run(capsys, "limit", "ada", "--unlimited", *place)[0]
-    assert unlimited == f"ada: - sessions, - tokens and - dollars a day, in {tmp_path}\n"
+    assert (
+        unlimited == f"ada: unlimited sessions, unlimited tokens and unlimited dollars a day, in {tmp_path}\n"
+    )
     assert "ada is revoked" in run(capsys, "revoke", f"{secret[:13]}_…", *place)[0]
     assert [
         each["name"] for each in json.loads(run(capsys, "list", "--format", "json", *place)[0])["tokens"]

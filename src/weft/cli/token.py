@@ -224,7 +224,8 @@ def add_limit_arguments(parser: argparse.ArgumentParser) -> None:
 
 def limit_principal(args: argparse.Namespace) -> int:
     changed: Principal = _call(args, lambda tokens: _change_limits(tokens, args))
-    sessions, tokens, cost, directories, workspaces = _format_principal(changed)
+    *limits, directories, workspaces = _format_principal(changed)
+    sessions, tokens, cost = ("unlimited" if each == "-" else each for each in limits)
     also = f" and the workspaces {workspaces}" if changed.workspaces else ""
     print(
         f"{changed.name}: {sessions} sessions, {tokens} tokens and {cost} dollars a day, in {directories}{also}"

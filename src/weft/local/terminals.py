@@ -193,7 +193,7 @@ class LocalTerminals:
             del self._records[id]
         if len(self._records) + self._starting >= MAX_TERMINALS:
             raise ConflictError(
-                "terminal", "more", f"cannot be opened: {MAX_TERMINALS} are open", hint="close one"
+                "terminal", "new", f"cannot be opened: {MAX_TERMINALS} are open", hint="close one"
             )
 
     def _make_command(self, input: PtyInput) -> ProcessCommand:
