@@ -14,7 +14,7 @@ from weft.model.wire import Wire
 
 Order = Literal["created", "updated"]
 # Checked before a time is read: Python refuses to convert thousands of digits.
-MAX_TIME_LENGTH: Final = 20
+MAX_TIME_LENGTH: Final = 100
 
 
 class SessionQuery(Wire, frozen=True, kw_only=True):
