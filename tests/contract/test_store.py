@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from given.postgres import make_url
+from weft.errors import ClosedError
 from weft.store.contract import Store
 from weft.store.url import open_store
 from weft.testing.store_contract import CHECKS
@@ -45,3 +46,13 @@ async def test_a_file_store_can_be_searched_without_a_cache(
 ) -> None:
     async with open_store(f"file:{tmp_path}/storage") as store:
         await check(store)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in STORES if kind != "memory"])
+async def test_a_store_that_was_closed_says_so(kind: str, tmp_path: Path) -> None:
+    async with open_store(make_store_url(kind, tmp_path)) as store:
+        pass
+    with pytest.raises(ClosedError, match="is closed"):
+        await store.list_projects()
+    with pytest.raises(ClosedError, match="is closed"):
+        await store.put_value(("key",), 1)

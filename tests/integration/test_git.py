@@ -125,6 +125,15 @@ def test_settings_and_object_format_of_a_repository_are_read(git: Git, repositor
     assert git.object_format(str(repository)) == "sha1"
 
 
+def test_ignored_names_are_found_whatever_their_letters(git: Git, repository: Path) -> None:
+    (repository / ".gitignore").write_text("*.log\n")
+    ignored = ['a"b.log', "a\\b.log", "a\tb.log", "a\nb.log", ":(x).log", "*.log", "é.log", " .log", "-x.log"]
+    kept = ["a", ":(x)", ":/", "*", '"', "-x"]
+    assert git.list_ignored(str(repository), [*ignored, *kept]) == set(ignored)
+    assert git.list_ignored(str(repository), kept) == set()
+    assert git.list_ignored(str(repository), []) == set()
+
+
 def test_git_commands_have_a_time_limit_and_can_be_stopped(repository: Path, tmp_path: Path) -> None:
     run(tmp_path, "init", "-q", "--bare", "own: git")
     own = str(tmp_path / "own: git")

@@ -191,6 +191,23 @@ async def test_a_logout_survives_a_restart_and_reaches_other_nodes(tmp_path: Pat
         assert len(await store.find_value(LOGINS_KEY)) == 1  # what has expired is forgotten
 
 
+async def test_a_login_that_has_expired_stays_invalid() -> None:
+    clock = HandClock()
+    logins = PageLogins(PASSWORD, clock.now)
+    login = await logins.find({"cookie": f"weft={logins.make()}"})
+    assert login is not None
+    assert await logins.is_valid(login)
+    clock.turn((LOGIN_SECONDS + 1) * 1000)
+    assert [await logins.is_valid(login) for _ in range(2)] == [False, False]
+
+
+@pytest.mark.parametrize("other", ['state={"a": 1}', "my cookie=1", "a,b=c", "", "weft-1=x", "naïve=é"])
+async def test_cookies_of_other_programs_do_not_hide_ours(other: str) -> None:
+    logins = PageLogins(PASSWORD, HandClock().now)
+    for header in (f"{other}; weft={logins.make()}", f"weft={logins.make()}; {other}"):
+        assert await logins.find({"cookie": header}) is not None, header
+
+
 def test_a_changed_cookie_is_refused(server: ProjectServer, browser: httpx2.Client) -> None:
     log_in(server, browser)
     ((name, value),) = dict(browser.cookies).items()

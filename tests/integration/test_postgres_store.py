@@ -483,7 +483,7 @@ async def test_a_repeated_change_that_somebody_overwrote_is_reported(
         while not editing.done():
             clock.turn(100)
             await asyncio.sleep(0)
-        with pytest.raises(StoreError, match="somebody else changed the same meanwhile"):
+        with pytest.raises(StoreError, match="somebody else changed the same document meanwhile"):
             await editing
 
 

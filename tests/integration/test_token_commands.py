@@ -61,7 +61,9 @@ def test_a_token_is_created_listed_limited_and_revoked(
         f"ada: 2 sessions, 100,000 tokens and 1.50 dollars a day, in {tmp_path}\n"
     )
     unlimited = run(capsys, "limit", "ada", "--unlimited", *place)[0]
-    assert unlimited == f"ada: - sessions, - tokens and - dollars a day, in {tmp_path}\n"
+    assert (
+        unlimited == f"ada: unlimited sessions, unlimited tokens and unlimited dollars a day, in {tmp_path}\n"
+    )
     assert "ada is revoked" in run(capsys, "revoke", f"{secret[:13]}_…", *place)[0]
     assert [
         each["name"] for each in json.loads(run(capsys, "list", "--format", "json", *place)[0])["tokens"]
@@ -85,12 +87,19 @@ def test_a_token_is_created_listed_limited_and_revoked(
         (("create", "ada", "--directory", ".", "--expires", "0"), "that time has passed"),
         (("revoke", "ada"), "there is no token"),
         (("limit", "ada", "--max-sessions", "1"), "there is no principal"),
+        (("limit", "ada", "--workspace", "loom", "--no-workspaces"), "contradicts --no-workspaces"),
     ],
 )
 def test_a_mistake_is_explained(
     words: tuple[str, ...], message: str, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert message in run(capsys, *words, "--store", store, code=2)[1]
+
+
+def test_a_store_in_memory_has_no_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = run(capsys, "create", "ada", "--directory", ".", "--store", "memory:", code=2)
+    assert refused[0] == ""
+    assert "it is in memory" in refused[1]
 
 
 def test_a_principal_gets_workspaces_that_a_running_node_offers(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.cli.main import run_command
 from weft.cli.worktree import explain_empty_merge, open_run_directory
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
@@ -567,6 +568,18 @@ def test_a_submodule_is_omitted_and_named(harness: WorktreeHarness, tmp_path: Pa
         brought=(MergedPath(path="new.txt", how="added"),), left_out=("vendor",)
     )
     assert not (harness.root / "vendor").exists()
+
+
+def test_a_worktree_of_which_something_was_left_out_is_kept_and_says_so(
+    harness: WorktreeHarness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, directory = harness.make("x")
+    harness.git("clone", "-q", str(harness.root), "vendor", at=directory)
+    assert run_command(["worktree", "merge", "x", "--discard", "--dir", str(harness.root)]) == 0
+    assert "not discarded, because of what was left out" in capsys.readouterr().err
+    assert directory.is_dir()
+    assert run_command(["worktree", "discard", "x", "--force", "--yes", "--dir", str(harness.root)]) == 0
+    assert not directory.exists()
 
 
 def test_a_worktree_cannot_be_merged_into_itself(harness: WorktreeHarness) -> None:

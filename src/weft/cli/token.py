@@ -224,7 +224,8 @@ def add_limit_arguments(parser: argparse.ArgumentParser) -> None:
 
 def limit_principal(args: argparse.Namespace) -> int:
     changed: Principal = _call(args, lambda tokens: _change_limits(tokens, args))
-    sessions, tokens, cost, directories, workspaces = _format_principal(changed)
+    *limits, directories, workspaces = _format_principal(changed)
+    sessions, tokens, cost = ("unlimited" if each == "-" else each for each in limits)
     also = f" and the workspaces {workspaces}" if changed.workspaces else ""
     print(
         f"{changed.name}: {sessions} sessions, {tokens} tokens and {cost} dollars a day, in {directories}{also}"
@@ -234,6 +235,8 @@ def limit_principal(args: argparse.Namespace) -> int:
 
 async def _change_limits(tokens: TokenAdministration, args: argparse.Namespace) -> Principal:
     given = _read_limits(args)
+    if args.no_workspaces and args.workspace is not None:
+        raise InvalidInputError("--workspace", "it contradicts --no-workspaces", hint="leave out one of them")
     if not args.unlimited:
         known = await tokens.list_all()
         present = next((each.limits for each in known.principals if each.name == args.principal), given)
@@ -257,7 +260,7 @@ def _call(args: argparse.Namespace, action: Callable[[TokenAdministration], Awai
 
 @asynccontextmanager
 async def _open_tokens(args: argparse.Namespace) -> AsyncIterator[TokenAdministration]:
-    """Open the tokens of a server, or of the store. A store that is only in memory has none that anybody could use."""
+    """Open the tokens of a server, or of the store. Raise `InvalidInputError` for a store that ends with this command."""
     if args.server is not None:
         from weft.client.api import open_remote_tokens  # noqa: PLC0415  most need no HTTP
 
@@ -265,7 +268,14 @@ async def _open_tokens(args: argparse.Namespace) -> AsyncIterator[TokenAdministr
             yield remote
         return
     from weft.local.tokens import TokenStore  # noqa: PLC0415  a server has its own
-    from weft.store.url import open_store  # noqa: PLC0415  a server has its own
+    from weft.store.url import is_persistent, open_store  # noqa: PLC0415  a server has its own
 
-    async with open_store(resolve_store_url(os.environ, paths_from(os.environ), args.store)) as store:
+    url = resolve_store_url(os.environ, paths_from(os.environ), args.store)
+    if not is_persistent(url):
+        raise InvalidInputError(
+            "store",
+            "it is in memory, and its tokens would end with this command",
+            hint="name another with --store",
+        )
+    async with open_store(url) as store:
         yield TokenStore(store, read_clock)

@@ -136,12 +136,19 @@ def merge_worktree_command(args: argparse.Namespace) -> int:
     with lock_worktree(repository, worktree):
         before = read_state(repository, worktree)
         outcome = merge_worktree(repository, worktree, message=message, again=args.again)
-        if args.discard and not outcome.left_out:
+        # A submodule that was left out is in the worktree only.
+        is_kept = bool(outcome.left_out)
+        if args.discard and not is_kept:
             delete_worktree(repository, worktree)
     if args.format == "json":
         write_json(outcome)
     else:
         _print_merge(outcome, repository, before)
+    if args.discard and is_kept:
+        _print_worktree_note(
+            f"not discarded, because of what was left out: weft worktree discard {worktree.name} --force",
+            worktree.name,
+        )
     return ExitCode.DONE
 
 
@@ -218,7 +225,7 @@ class RunDirectory(Struct, frozen=True, kw_only=True):
         worktree = self.entered.worktree
         state = read_state(self.repository, worktree)
         if state.has_work and not state.merged:
-            _print_note(
+            _print_worktree_note(
                 f"{format_state(state)}: weft worktree merge {worktree.name} (or discard)", worktree.name
             )
 
@@ -237,6 +244,7 @@ def open_run_directory(args: argparse.Namespace, env: Mapping[str, str]) -> Gene
     repository = read_repository(args.dir, env, args.store)
 
     def find_session(worktree: Worktree) -> SessionID | None:
+        """Return the session that continues in the worktree, and name it in `args`."""
         if args.continue_last:
             args.session, args.continue_last = _get_last_session(args, env, worktree).id, False
         return None if args.session is None else SessionID(args.session)
@@ -259,7 +267,7 @@ def _open_session_directory(args: argparse.Namespace, env: Mapping[str, str]) ->
     if directory is None or not os.path.isdir(directory):
         _change_to_session_directory(args, env, session)
         if directory is not None:
-            _print_note(f"the worktree of session {session.id} is gone: it continues here", "")
+            _print_worktree_note(f"the worktree of session {session.id} is gone: it continues here", "")
         yield RunDirectory()
         return
     repository = read_repository(directory, env, args.store)
@@ -270,7 +278,7 @@ def _open_session_directory(args: argparse.Namespace, env: Mapping[str, str]) ->
         return
     entered = EnteredWorktree(worktree=worktrees[0], directory=directory)
     with lock_worktree(repository, entered.worktree, session=session.id):
-        _print_note(f"the session continues in {sanitize(directory)}", entered.worktree.name)
+        _print_worktree_note(f"the session continues in {sanitize(directory)}", entered.worktree.name)
         yield RunDirectory(repository=repository, entered=entered)
 
 
@@ -288,7 +296,7 @@ def _change_to_session_directory(
 
 
 def _find_session(args: argparse.Namespace, env: Mapping[str, str]) -> SessionInfo | None:
-    """Return the session that continues, if there is one. A store that ends with its process has none yet."""
+    """Return the session that continues, if there is one. A store in memory is empty when the command begins."""
     if not is_persistent(resolve_store_url(env, paths_from(env), args.store)):
         return None
     reader = SessionReader(args.dir, env, store=args.store)
@@ -312,20 +320,21 @@ def _announce(
     """Print where the run works and what is missing there. If the worktree is new, prepare it."""
     worktree = entered.worktree
     if not entered.made:
-        _print_note(f"working in {sanitize(worktree.directory)}", worktree.name)
+        _print_worktree_note(f"working in {sanitize(worktree.directory)}", worktree.name)
         return
     commit = repository.checkouts.find_commit() or ""
-    _print_note(
-        f"{sanitize(worktree.directory)}, on branch {worktree.branch}, from {commit[:12]}", worktree.name
+    _print_worktree_note(
+        f"{sanitize(worktree.directory)}, on branch {worktree.branch}, from {commit[:HASH_LENGTH]}",
+        worktree.name,
     )
     changes = repository.checkouts.list_changed()
     if changes:
-        _print_note(
+        _print_worktree_note(
             f"your {len(changes)} uncommitted change(s) stay in {sanitize(repository.top)} and are not in the worktree",
             worktree.name,
         )
     for hint in list_hints(worktree):
-        _print_note(hint, worktree.name)
+        _print_worktree_note(hint, worktree.name)
     _run_start_command(repository, entered, args, env)
 
 
@@ -339,7 +348,7 @@ def _run_start_command(
     if commands is None or not commands.start:
         return
     if not is_trusted_in(repository, entered.worktree):
-        _print_note(
+        _print_worktree_note(
             "its start command is not run, as the project is not trusted: weft trust", entered.worktree.name
         )
         return
@@ -347,10 +356,10 @@ def _run_start_command(
     async def print_output(piece: bytes) -> None:
         sys.stderr.write(piece.decode(errors="replace"))
 
-    _print_note(f"starting: {sanitize(commands.start)}", entered.worktree.name)
+    _print_worktree_note(f"starting: {sanitize(commands.start)}", entered.worktree.name)
     asyncio.run(run_start_command(entered, commands.start, env, print_output))
 
 
-def _print_note(text: str, name: str) -> None:
+def _print_worktree_note(text: str, name: str) -> None:
     paint = Paint(sys.stderr)
     print(f"{paint.dim(f'worktree {name}:' if name else 'worktree:')} {text}", file=sys.stderr)

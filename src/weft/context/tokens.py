@@ -24,7 +24,7 @@ Threshold = int | float
 
 # Measured with current tokenizers: about four characters per token for Latin text, about two for digits, JSON and code, about
 # one for East Asian scripts. OpenCode assumes four for all of them.
-# A string: compiling it takes 4 ms, and most texts have no such characters.
+# Not compiled yet, because that takes 4 ms and most texts have no such characters.
 EAST_ASIAN = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 MARKS = b"0123456789{}[]()<>\"'`:;,=+*/\\|&^%$#@!?~_-"
 TOKENS_PER_LETTER = 1 / 4.2

@@ -43,7 +43,7 @@ SAFE_SETTINGS = (
     "submodule.recurse=false",
 )
 SAFE_OPTIONS = ("--no-pager", *(word for setting in SAFE_SETTINGS for word in ("-c", setting)))
-# These commands only read names and objects. All others may convert files (by writing an index), merge or sign, and
+# These commands deal with names and objects only. All others may convert files (by writing an index), merge or sign, and
 # run with `to_guard_variables`.
 SAFE_COMMANDS = frozenset(
     {
@@ -101,7 +101,7 @@ ISOLATED_VARIABLES = {
 }
 # The code of a `GitError` whose command was stopped by `Plumbing.stop`: that of a program that SIGINT ended.
 CODE_STOPPED = 130
-# Whoever has not told git their name can still attach notes.
+# For notes of a person who has not told git their name.
 NOTE_IDENTITY = ("user.name=weft", "user.email=weft@localhost")
 
 
@@ -213,19 +213,21 @@ class Git:
         try:
             return self._run_for_line(worktree, ["config", "--type=path", "--get", key])
         except GitError as error:
-            if error.code in (1, 128):
+            if error.code in (1, CODE_FATAL):
                 return None
             raise
 
     def list_ignored(self, directory: str, names: Sequence[str]) -> set[str]:
-        """Return those of the names in a directory that the repository ignores, except names with a line break."""
+        """Return those of the names in a directory that the repository ignores."""
+        # With `./`, a name that begins with a colon is no pattern. Only `-z` leaves every name as it is.
+        paths = "".join(f"./{name}\0" for name in names)
         try:
-            output = self._run(directory, ["check-ignore", "--", *names], settings=("core.quotePath=false",))
+            output = call_git(directory, ["check-ignore", "--stdin", "-z"], self._environ, input=paths)
         except GitError as error:
             if error.code == 1:
                 return set()
             raise
-        return set(output.splitlines())
+        return {path.removeprefix("./") for path in output.split("\0") if path}
 
     def list_changes(self, worktree: str) -> list[tuple[str, int, int]]:
         """Return the files that differ from the last commit: path, added lines, removed lines (zero for binary
@@ -336,7 +338,10 @@ class Plumbing:
         return output
 
     def feed(self, args: Sequence[str], pieces: Iterable[bytes], *, seconds: float) -> None:
-        """Run a command and write its input piece by piece, for data that would not fit into memory."""
+        """Run a command and write its input piece by piece, for data that would not fit into memory.
+
+        `seconds` limits how long it may take after the last piece.
+        """
         with self._start(args, "", "") as child:
             if child.stdin is None:
                 return

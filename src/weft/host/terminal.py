@@ -123,8 +123,8 @@ async def open_pseudo_terminal(
     try:
         os.set_blocking(master, False)
         terminal.resize(rows, cols)
-        # Not cancellable: a half-started process would have nobody to end it.
-        terminal.process = await run_to_completion(_start(command, token, lifeline, os.ttyname(slave)))
+        # Not cancellable, and stored by the coroutine itself: nobody else could end the process if we are cancelled meanwhile.
+        await run_to_completion(_start(terminal, command, token, lifeline, os.ttyname(slave)))
         yield terminal
     finally:
         if terminal.process is not None:
@@ -133,9 +133,11 @@ async def open_pseudo_terminal(
             os.close(fd)
 
 
-async def _start(command: ProcessCommand, token: str, lifeline: int, name: str) -> asyncio.subprocess.Process:
+async def _start(
+    terminal: PseudoTerminal, command: ProcessCommand, token: str, lifeline: int, name: str
+) -> None:
     try:
-        return await asyncio.create_subprocess_exec(
+        terminal.process = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _STARTER, f"weft:{token}", token, str(lifeline), name, *command.argv),
             cwd=command.directory,
             env=dict(command.environment),

@@ -196,7 +196,7 @@ class ClientToolCalls:
 def check_offer(client: str, tools: Sequence[ClientTool]) -> None:
     """Raise `InvalidInputError` if these tools cannot be offered."""
     if not 0 < len(client) <= MAX_CLIENT_NAME or not client.isprintable():
-        raise InvalidInputError("client", f"it has 1 to {MAX_CLIENT_NAME} characters that can be printed")
+        raise InvalidInputError("client", f"it must have 1 to {MAX_CLIENT_NAME} printable characters")
     if len(tools) > MAX_TOOLS:
         raise InvalidInputError("tools", f"there are more than {MAX_TOOLS}")
     names = [tool.name for tool in tools]
@@ -234,7 +234,7 @@ def check_ask(ask: ClientToolAsk) -> None:
     """Raise `InvalidInputError` if a permission cannot be asked for."""
     for field, text, most in (("key", ask.key, MAX_KEY), ("permission", ask.permission, MAX_PERMISSION)):
         if not 0 < len(text) <= most or not text.isprintable():
-            raise InvalidInputError(field, f"it has 1 to {most} characters that can be printed")
+            raise InvalidInputError(field, f"it must have 1 to {most} printable characters")
     if not 0 < len(ask.patterns) <= MAX_PATTERNS:
         raise InvalidInputError("patterns", f"there are 1 to {MAX_PATTERNS}")
     if any(len(_encode("patterns", pattern)) > MAX_PATTERN for pattern in ask.patterns):

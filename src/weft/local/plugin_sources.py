@@ -31,7 +31,7 @@ class EntryPoint(Struct, frozen=True, kw_only=True):
 
 
 def list_entry_points(directories: Sequence[str]) -> list[EntryPoint]:
-    """Return the entry points of all packages in these directories. The first directory that has a package wins, as in Python."""
+    """Return the entry points of all packages in these directories. Of several with the same name, the first one counts."""
     found: dict[str, EntryPoint] = {}
     for directory in directories:
         for path in _list_entry_point_files(directory):
@@ -140,7 +140,10 @@ class _PluginSearch:
                 self.problems.append(ConfigError(point.path, reason, key=point.name))
 
     def _list_install_directories(self) -> list[str]:
-        """Return the directories of `sys.path`, without the project's own unless the project is trusted."""
+        """Return the directories of `sys.path`. Leave out the project's directory itself unless the project is trusted.
+
+        A directory below it stays: the person chose it, as the `.venv` from which weft runs, or by `PYTHONPATH`.
+        """
         here = {os.path.realpath(each) for each in (self._scope.directory, self._scope.worktree, ".")}
         return [
             place

@@ -111,12 +111,24 @@ class LocalTerminals:
         self._publish = publish
         self._tasks = tasks
         self._records: dict[PtyID, TerminalRecord] = {}
+        self._starting = 0  # terminals that are not in the records yet
 
     async def list_ptys(self) -> list[Pty]:
         return [record.info for record in self._records.values()]
 
     async def create_pty(self, input: PtyInput) -> Pty:
         self._make_room()
+        self._starting += 1
+        try:
+            record = await self._open(input)
+        finally:
+            self._starting -= 1
+        self._records[record.info.id] = record
+        await self._publish(PtyCreated(info=to_plain(record.info)))
+        return record.info
+
+    async def _open(self, input: PtyInput) -> TerminalRecord:
+        """Start the program of a terminal. Raise `InvalidInputError` if it cannot be started."""
         command = await asyncio.to_thread(self._make_command, input)
         id = self._mint.pty()
         info = Pty(
@@ -135,9 +147,10 @@ class LocalTerminals:
             await started
         except OSError as error:
             raise InvalidInputError("command", f"cannot be started: {error.strerror}") from error
-        self._records[id] = record
-        await self._publish(PtyCreated(info=to_plain(record.info)))
-        return record.info
+        except asyncio.CancelledError:
+            record.task.cancel()  # nobody else knows of it
+            raise
+        return record
 
     async def get_pty(self, id: PtyID) -> Pty:
         return self._get(id).info
@@ -176,11 +189,11 @@ class LocalTerminals:
 
     def _make_room(self) -> None:
         ended = [id for id, record in self._records.items() if record.terminal is None]
-        for id in ended[: max(0, len(self._records) + 1 - MAX_TERMINALS)]:
+        for id in ended[: max(0, len(self._records) + self._starting + 1 - MAX_TERMINALS)]:
             del self._records[id]
-        if len(self._records) >= MAX_TERMINALS:
+        if len(self._records) + self._starting >= MAX_TERMINALS:
             raise ConflictError(
-                "terminal", "more", f"cannot be opened: {MAX_TERMINALS} are open", hint="close one"
+                "terminal", "new", f"cannot be opened: {MAX_TERMINALS} are open", hint="close one"
             )
 
     def _make_command(self, input: PtyInput) -> ProcessCommand:
@@ -211,6 +224,8 @@ class LocalTerminals:
     ) -> None:
         try:
             async with open_pseudo_terminal(command) as terminal:
+                if started.cancelled():
+                    return
                 record.terminal = terminal
                 record.info = replace(record.info, pid=terminal.pid)
                 started.set_result(None)

@@ -50,7 +50,7 @@ _FILE_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,127}")
 
 
 class Mint:
-    """Makes ids in ascending order, even if the clock steps back or many are made at once."""
+    """Makes ids in order, even if the clock steps back or many are made at once: those of sessions descending, others ascending."""
 
     def __init__(self, now: Callable[[], int], random: Callable[[int], bytes]) -> None:
         self._now = now
@@ -122,7 +122,10 @@ def check_id(kind: str, id: str) -> str:
 
 
 def check_new_id(kind: str, id: str) -> str:
-    """Check an id from outside for something new, and return it. Raise `InvalidIdError` if it does not have the format of `Mint`."""
+    """Check an id from outside for something new, and return it. Raise `InvalidIdError` if it could not be one of `Mint`.
+
+    As in OpenCode, what follows the prefix may be 20 to 40 letters and digits in any order.
+    """
     prefix, _, body = id.partition("_")
     if prefix != PREFIXES[kind] or _BODY.fullmatch(body) is None:
         raise InvalidIdError(kind, id)

@@ -139,7 +139,8 @@ def find_newest_human_prompt_id(history: Sequence[MessageWithParts]) -> MessageI
 
 
 def list_from(history: Sequence[MessageWithParts], id: MessageID | None) -> Sequence[MessageWithParts]:
-    """Return the messages from this one on; none if it is not there. It is looked for from the end, where most are."""
+    """Return the messages from this one on; none if it is not there."""
+    # Most callers look for one near the end.
     for index in reversed(range(len(history))):
         if history[index].info.id == id:
             return history[index:]
@@ -147,7 +148,7 @@ def list_from(history: Sequence[MessageWithParts], id: MessageID | None) -> Sequ
 
 
 def count_same(known: Sequence[MessageWithParts], history: Sequence[MessageWithParts]) -> int:
-    """Return how many known messages are still the first ones of a history; 0 if one before the last of these changed."""
+    """Return how many of the known messages a history still begins with. Only the last ones may differ: if an earlier one does, return 0."""
     count = min(len(known), len(history))
     while count and known[count - 1] is not history[count - 1]:
         count -= 1

@@ -209,7 +209,7 @@ class ToolPart(Part, frozen=True, kw_only=True, tag="tool"):
 
 
 class StepStartPart(Part, frozen=True, kw_only=True, tag="step-start"):
-    """The model began to answer. `snapshot` is the state of the files; weft records only files that the step changed."""
+    """The model began to answer. `snapshot` is the earlier state of the files, in weft only of those that the step changed."""
 
     type: ClassVar[Literal["step-start"]] = "step-start"
     snapshot: str | None = None

@@ -200,9 +200,9 @@ def check_token_input(input: TokenInput, known: PrincipalTokens, now: int) -> Pr
 
 
 def check_revocable(name: str, known: PrincipalTokens, now: int) -> Token:
-    """Return the token of a name.
+    """Return the token with this name or id, if it may be revoked.
 
-    Raise `NotFoundError` if there is none, `InvalidInputError` if it is the last that administers the others.
+    Raise `NotFoundError` if there is none, `InvalidInputError` if it is the last valid one that administers the others.
     """
     token = next((each for each in known.tokens if name in (each.name, each.id)), None)
     if token is None:

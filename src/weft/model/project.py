@@ -65,5 +65,5 @@ def is_at(place: Place, directory: str) -> bool:
 
 
 def is_within(path: str, top: str) -> bool:
-    """Return True if a path is a directory or below it. Both are compared as they are written: links are not resolved."""
+    """Return True if `path` is `top` or below it. Both are compared as they are written: links are not resolved."""
     return path == top or path.startswith(top.rstrip("/") + "/")

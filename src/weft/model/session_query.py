@@ -13,16 +13,18 @@ from weft.model.session import SessionInfo, get_weft_data, is_archived, newest_s
 from weft.model.wire import Wire
 
 Order = Literal["created", "updated"]
+# Checked before a time is read: Python refuses to convert thousands of digits.
+MAX_TIME_LENGTH: Final = 100
 
 
 class SessionQuery(Wire, frozen=True, kw_only=True):
     """A filter for sessions. Fields that are not set match every session.
 
-    `id_prefix` is the beginning of the id. `start` is the earliest time of the last update (ms), and `end` the time that it must be before. `search` is a part of the
-    title. A session must have all `tags`. `roots` leaves out child sessions, `parent_id` selects the children of one session.
-    `archived` and `pinned` select only such sessions, or none of them. `order` is the time to sort by, newest first. A page
-    continues `after` the cursor of its last session (see `to_cursor`). With `pinned_first`, pinned sessions come before all others;
-    no page can follow on such a list.
+    `id_prefix` is the beginning of the id. The last update must be at `start` (ms) or later, and before `end`. `search` is a part
+    of the title. A session must have all `tags`. `roots` leaves out child sessions, `parent_id` selects the children of one
+    session. `archived` and `pinned` select only such sessions, or none of them. `order` is the time to sort by, newest first. A
+    page begins `after` the cursor of a session (see `to_cursor`). With `pinned_first`, pinned sessions come before all others;
+    such a list has no further pages.
 
     Without `project_id` a store lists the sessions of all projects, and an `Api` those of its own project unless `everywhere`
     is set.
@@ -76,7 +78,8 @@ def to_cursor(session: SessionInfo, order: Order) -> str:
 def parse_cursor(cursor: str) -> SessionCursor:
     """Read a cursor. Raise `InvalidInputError` if it is not one."""
     time, dot, id = cursor.partition(".")
-    if not dot or not time.removeprefix("-").isdecimal() or not cursor.isascii() or "\0" in id:
+    is_time = time.removeprefix("-").isdecimal() and len(time) <= MAX_TIME_LENGTH
+    if not dot or not is_time or not cursor.isascii() or "\0" in id:
         raise InvalidInputError(
             "cursor", f"{cursor[:80]!r} is not a cursor", hint="list from the beginning again"
         )
@@ -84,7 +87,7 @@ def parse_cursor(cursor: str) -> SessionCursor:
 
 
 def find_cursor(query: SessionQuery) -> SessionCursor | None:
-    """Return the place from which a query continues, None if it begins at the beginning. Raise `InvalidInputError` if it has none."""
+    """Return the cursor of a query, None if it has none. Raise `InvalidInputError` if it is not valid, or pinned sessions come first."""
     if query.after is not None and query.pinned_first:
         raise InvalidInputError(
             "cursor",

@@ -53,7 +53,11 @@ class ShareRedaction(Wire, frozen=True, kw_only=True):
 
 
 class SharePreview(Wire, frozen=True, kw_only=True):
-    """What a share would contain. `pictures` counts images, which cannot be searched for secrets."""
+    """What a share would contain.
+
+    `pictures` counts attached files that are not text, such as images: they cannot be searched for secrets. `left_out` counts parts
+    that are not shared. `covered` are the redacted secrets, and `kinds` how many there are of each kind.
+    """
 
     to: str
     messages: int

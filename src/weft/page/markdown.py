@@ -1,7 +1,7 @@
 """Markdown as HTML, block by block: a block that has ended is rendered once, however much text follows (pure).
 
 The parser names the lines of each block. A block has ended when another one follows it on a whole line of its own: nothing
-that comes later can change it. So streamed text is rendered as it would be rendered at once.
+that comes later can change it. So streamed text is rendered as it would be rendered at once, but without a limit to its length.
 """
 
 import re
@@ -30,7 +30,6 @@ _SIMPLE: Final = {
     "bullet_list": "ul",
     "list_item": "li",
     "blockquote": "blockquote",
-    "table": "table",
     "thead": "thead",
     "tbody": "tbody",
     "tr": "tr",
@@ -208,8 +207,7 @@ def _render_leaf(token: "Token", around: "Sequence[Token]") -> Html:
             children = token.children or []
             return join((_take_task_mark(token, around), *_render_tokens(children)))
         case "text":
-            in_link = any(each.type == "link_open" for each in around)
-            return escape(token.content) if in_link else _link_addresses(token.content)
+            return escape(token.content) if _is_in_link(around) else _link_addresses(token.content)
         case "code_inline":
             return tag("code", escape(token.content))
         case "fence":
@@ -223,9 +221,15 @@ def _render_leaf(token: "Token", around: "Sequence[Token]") -> Html:
         case "image":
             # A page loads nothing, so a picture from elsewhere is a link.
             source = str(token.attrs.get("src", ""))
-            return _render_link(source, escape(f"[image: {token.content or source}]"))
+            shown = escape(f"[image: {token.content or source}]")
+            return shown if _is_in_link(around) else _render_link(source, shown)
         case _:
             return escape(token.content)
+
+
+def _is_in_link(around: "Sequence[Token]") -> bool:
+    """Return True for what is inside of a link, where HTML allows no other link."""
+    return any(each.type == "link_open" for each in around)
 
 
 def _take_task_mark(token: "Token", around: "Sequence[Token]") -> Html:
@@ -245,8 +249,10 @@ def _render_link(address: str, inner: Html) -> Html:
         shown = escape(f" ({address})") if address and escape(address) not in inner else EMPTY
         return join((inner, shown))
     host = urlsplit(address).netloc
-    hidden = host.casefold() not in inner.casefold()
-    target = tag("span", escape(f" ({host})"), class_="about") if hidden else EMPTY
+    # Only text that begins with the host shows it: `https://bank.test/evil.test` names it, too, but seems to lead to another.
+    begins_with_host = rf"(?:https?://)?{re.escape(escape(host))}(?=[/?#<\s]|[.,;!)]*(?:\s|$))"
+    is_shown = re.match(begins_with_host, inner, re.IGNORECASE) is not None
+    target = EMPTY if is_shown else tag("span", escape(f" ({host})"), class_="about")
     return join((to_link(address, inner), target))
 
 

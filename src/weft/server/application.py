@@ -80,7 +80,7 @@ def list_route_paths(app: Starlette) -> dict[Any, str]:
 
 
 class RouteTable(BaseRoute):
-    """Routes by the first word of their path and its number of words.
+    """Finds a route by the first segment of the path and its number of segments.
 
     Starlette asks one route after the other. With more than a hundred of them, that takes as long as all the rest of a small request.
     """

@@ -9,7 +9,6 @@ import hmac
 import secrets
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +30,7 @@ LINK_SECONDS: Final = 300
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES: Final = frozenset({"same-origin", "none"})
 MAX_REMEMBERED: Final = 10_000
-ASK_MS: Final = 1000
+CACHE_MS: Final = 1000
 
 FORGED: Final = ErrorResponse(
     status=403, name="ForbiddenError", message="the request does not come from our page: open it again"
@@ -50,9 +49,11 @@ NOT_A_LOGIN: Final = ErrorResponse(
 TOO_MANY_ATTEMPTS: Final = ErrorResponse(
     status=429,
     name="TooManyAttemptsError",
-    message="too many wrong passwords came from this address: none is tried for some seconds",
+    message="too many wrong passwords came from this address: wait a few seconds and try again",
 )
-WRONG_METHOD: Final = ErrorResponse(status=405, name="MethodError", message="a login is GET, POST or DELETE")
+WRONG_METHOD: Final = ErrorResponse(
+    status=405, name="MethodError", message=f"{LOGIN_PATH} accepts GET, POST and DELETE only"
+)
 
 
 def is_page_path(path: str) -> bool:
@@ -82,7 +83,7 @@ class PageLogins:
         self._now = now
         self._ended = ended
         self._revoked: dict[str, None] = {}
-        self._asked: dict[str, int] = {}
+        self._checked: dict[str, int] = {}
 
     def make(self) -> str:
         """Return the value of a new cookie."""
@@ -99,21 +100,25 @@ class PageLogins:
 
     async def is_valid(self, login: str) -> bool:
         """Return True if a login is still valid. What the store answers is cached for a second."""
-        if login in self._revoked:
+        if self._has_ended_here(login):
             return False
-        if self._now() - self._asked.get(login, 0) < ASK_MS:
+        if self._now() - self._checked.get(login, 0) < CACHE_MS:
             return True
-        self._asked[login] = self._now()
-        _forget_oldest(self._asked)
+        self._checked[login] = self._now()
+        _forget_oldest(self._checked)
         return not await self._has_ended(login)
 
     async def _has_ended(self, login: str) -> bool:
-        if login in self._revoked or to_expiry(login) < self._now() // 1000:
+        if self._has_ended_here(login):
             return True
         if self._ended is None or not await self._ended.is_ended(login):
             return False
         self._remember(login)
         return True
+
+    def _has_ended_here(self, login: str) -> bool:
+        """Return True if a login has expired, or this process knows that it was ended."""
+        return login in self._revoked or to_expiry(login) < self._now() // 1000
 
     def to_token(self, login: str) -> str:
         """Return the token that a login needs for requests that change something."""
@@ -166,11 +171,9 @@ def to_cookie_name(headers: Mapping[str, str]) -> str:
 
 def read_cookie(header: str, name: str) -> str:
     """Return the value of a cookie, or an empty text."""
-    try:
-        cookies: SimpleCookie = SimpleCookie(header)
-    except CookieError:
-        return ""
-    return cookies[name].value if name in cookies else ""
+    # Not `SimpleCookie`: it reads nothing if other programs on this host have cookies that it does not understand.
+    cookies = (each.strip().partition("=") for each in header.split(";"))
+    return next((value for key, _, value in cookies if key == name), "")
 
 
 class LoginEndpoint:

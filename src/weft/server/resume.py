@@ -1,4 +1,7 @@
-"""Read what a listener missed and no feed holds any more, as after a restart: from the store's change log, and what is going on now."""
+"""Read what a listener missed if no feed holds it any more, as after a restart.
+
+Changes come from the store's change log. What is going on now and is not stored, such as open requests, comes from the `Api`.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Sequence

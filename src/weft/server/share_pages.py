@@ -64,7 +64,7 @@ class RateLimit:
 
 
 class SharePageCache:
-    """Renders each shared page once for all who look at it."""
+    """Renders a shared page when it has changed, and keeps it for all who look at it."""
 
     def __init__(self, server: HttpServer) -> None:
         self.server = server
@@ -96,7 +96,7 @@ class SharePageCache:
         return encode((await (await self._get_share_pages()).get_share(id)).export)
 
     async def get_version(self, id: str) -> str:
-        """Return a text that changes with the share. It is read once a second for all who look."""
+        """Return a text that changes with the share. It is read at most twice a second for all who look."""
         now = asyncio.get_running_loop().time()
         cached = self._versions.get(id)
         if cached is not None and now - cached[0] < POLL_SECONDS / 2:
@@ -191,11 +191,14 @@ class ShareLiveEndpoint(ShareEndpoint):
             done, _ = await asyncio.wait([disconnected], timeout=POLL_SECONDS)
             if done:
                 return
+            latest = version
             try:
                 latest = await self._pages.get_version(id)
-            except WeftError:
+            except NotFoundError:
                 await _write(send, b"event: ended\ndata: ended\n\n")
                 return
+            except WeftError:
+                pass  # the store may answer again later
             if latest != version:
                 version, sent = latest, clock()
                 await _write(send, b"event: changed\ndata: changed\n\n")

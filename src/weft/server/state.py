@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from ipaddress import IPv6Address, IPv6Network
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -139,7 +140,7 @@ class IdempotencyKeys:
         self._now = now
         self._claim = claim
         self._ids: OrderedDict[tuple[str, str], MessageID] = OrderedDict()
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def id_for(self, api: Api, session: SessionID, key: str, body: bytes) -> MessageID:
         """Return the message id for a prompt with this key: the earlier one if the prompt was sent before.
@@ -148,14 +149,13 @@ class IdempotencyKeys:
         """
         if not 0 < len(key) <= MAX_KEY_LENGTH or not key.isprintable():
             raise InvalidInputError(
-                "idempotency-key", f"it has 1 to {MAX_KEY_LENGTH} characters that can be printed"
+                "idempotency-key", f"it must have 1 to {MAX_KEY_LENGTH} printable characters"
             )
         head, tail = hash_to_letters(f"{session}\n{key}".encode()), hash_to_letters(body)
         key_id = session, head
         # Two requests that arrive together must not both be the first.
         async with self._locks.setdefault(key_id, asyncio.Lock()):
             found = self._ids.get(key_id) or await self._find(api, session, head)
-            self._locks.pop(key_id, None)
             id = found or self._make_id(head + tail)
             if self._claim is not None:
                 id = await self._claim(session, head, id)

@@ -55,11 +55,11 @@ def encode_resync(reason: str) -> bytes:
 class ServerEventStream:
     """The stream to one listener, over one feed or over all of them; feeds may be added while it listens.
 
-    With `ends_with_feed` the stream ends when its feed does: a client of OpenCode then reconnects and reads everything again.
-    With a cluster, a listener that resumes gets what it missed from the log: `find_feed` returns the feed of an event in it, None
-    if the listener does not listen to that. Without it, as for views, the listener is told to read everything again: the log has events, and
-    not what pages show of them. With `missed`, a listener also resumes if the feeds no longer hold what it
-    missed, as after a restart.
+    * With `ends_with_feed` the stream ends when its feed does: a client of OpenCode then reconnects and reads everything again.
+    * `find_feed` is for servers of a cluster. A listener that resumes there gets what it missed from the event log. `find_feed` returns
+      the feed of a logged event, None if the listener does not listen to it. A stream of views has no `find_feed`, because the log has
+      events and not what pages show of them: its listener is told to read everything again.
+    * `missed` is for a server alone. With it, a listener also resumes if the feeds no longer hold what it missed, as after a restart.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ServerEventStream:
         self._style = style
         self._positions: dict[EventFeed, int] = {}
         self._ends_with_feed = ends_with_feed
-        self._disconnected = False
+        self._disconnected = False  # also set to end the stream
         self.dropped = False  # ended because the client was too slow
 
     def disconnect(self) -> None:
@@ -96,7 +96,7 @@ class ServerEventStream:
             try:
                 first_frames = await self._start(after)
             except StoreError:
-                # What the listener missed cannot be read now. It keeps its place, and comes back.
+                # What the listener missed cannot be read now. End the stream without an id, so that the listener asks for it again.
                 self._disconnected, first_frames = True, RECONNECT
             await self._write(send, first_frames)
             is_quiet = False
@@ -151,7 +151,7 @@ class ServerEventStream:
     def _to_first_frames(self, start: bytes, missed: Sequence[MissedEvent]) -> bytes:
         """Return the first frames of a listener that gets what it missed from the change log.
 
-        Only the last one has an id: a listener that is cut off before it resumes once more from where it was.
+        Only the last one has an id. If the connection breaks before that, the listener gets all of them again when it reconnects.
         """
         *frames, last = [
             self._to_frame(CONNECTED_BODY),

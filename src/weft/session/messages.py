@@ -27,7 +27,7 @@ async def iterate_newest_first(
     while page := await store.list_messages(session, last=size, before=before):
         for message in reversed(page):
             yield message
-        # Each page is twice as large: reading a page costs a look at every message, so few pages are better.
+        # Each page is twice as large as the one before: for any page a store may list the ids of all messages, so few are better.
         before, size = page[0].info.id, size * 2
 
 

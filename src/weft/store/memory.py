@@ -87,11 +87,11 @@ class MemoryStore:
                 case TodoUpdated(session_id=id, todos=todos):
                     self._todos[id] = todos
                 case MessageUpdated(info=message):
-                    self._transcript(message.session_id).feed(event)
+                    self._get_transcript(message.session_id).feed(event)
                 case PartUpdated(part=part):
-                    self._transcript(part.session_id).feed(event)
+                    self._get_transcript(part.session_id).feed(event)
                 case MessageRemoved() | PartRemoved() | PartGrew():
-                    self._transcript(event.session_id).feed(event)
+                    self._get_transcript(event.session_id).feed(event)
         for id, changes in collect_changes(events, encode_documents(events)).items():
             chain = self._chains.setdefault(id, [])
             before = bytes.fromhex(chain[-1][: 2 * HASH_BYTES].decode()) if chain else get_root(id)
@@ -132,12 +132,12 @@ class MemoryStore:
     async def list_messages(
         self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
     ) -> list[MessageWithParts]:
-        messages = self._transcript(session).messages()
+        messages = self._get_transcript(session).messages()
         messages = messages[: find_end(before, (message.info.id for message in messages))]
         return messages if last is None else messages[max(0, len(messages) - last) :]
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
-        return self._transcript(session).find(id)
+        return self._get_transcript(session).find(id)
 
     async def list_diff(self, session: SessionID) -> list[FileDiff]:
         return list(self._diffs.get(session, ()))
@@ -167,7 +167,7 @@ class MemoryStore:
         return trashed
 
     async def restore(self, bundle: str) -> TrashBundle:
-        trashed, aside = self._bundle(bundle)
+        trashed, aside = self._get_bundle(bundle)
         for session in trashed.sessions:
             if session.id in self._sessions:
                 raise ConflictError("session", session.id, "exists again")
@@ -177,11 +177,11 @@ class MemoryStore:
         return trashed
 
     async def purge(self, bundle: str) -> None:
-        self._bundle(bundle)
+        self._get_bundle(bundle)
         del self._trash[bundle]
 
     async def read_bundle(self, bundle: str) -> list[SessionExport]:
-        trashed, (_, transcripts, diffs, todos, _) = self._bundle(bundle)
+        trashed, (_, transcripts, diffs, todos, _) = self._get_bundle(bundle)
         return [
             SessionExport(
                 info=session,
@@ -276,11 +276,11 @@ class MemoryStore:
 
         with open_in_memory("") as database:
             for session in self._sessions.values():
-                entries = [to_entry(message) for message in self._transcript(session.id).messages()]
+                entries = [to_entry(message) for message in self._get_transcript(session.id).messages()]
                 replace_session(database, StampedSession(session, UNKNOWN_STAMP, entries))
             yield database
 
-    def _transcript(self, session: SessionID) -> Transcript:
+    def _get_transcript(self, session: SessionID) -> Transcript:
         return self._transcripts.setdefault(session, Transcript())
 
     def _take(self, sessions: Iterable[SessionID]) -> Tables:
@@ -290,7 +290,7 @@ class MemoryStore:
     def _tables(self) -> Tables:
         return self._sessions, self._transcripts, self._diffs, self._todos, self._chains
 
-    def _bundle(self, id: str) -> tuple[TrashBundle, Tables]:
+    def _get_bundle(self, id: str) -> tuple[TrashBundle, Tables]:
         if id not in self._trash:
             raise NotFoundError("bundle in the trash", id)
         return self._trash[id]

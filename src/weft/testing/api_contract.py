@@ -41,8 +41,12 @@ from weft.testing.api_sessions import (
     expect_error,
 )
 
+MISSING_SESSION = SessionID("ses_00000000000000000000000000")
 MISSING_MESSAGE = MessageID("msg_00000000000000000000000000")
 MISSING_PTY = PtyID("pty_00000000000000000000000000")
+MISSING_PERMISSION = PermissionID("per_00000000000000000000000000")
+MISSING_QUESTION = QuestionID("que_00000000000000000000000000")
+MISSING_GRANT = GrantID("gra_00000000000000000000000000")
 
 
 def _without_summary(message: MessageWithParts) -> MessageWithParts:
@@ -204,11 +208,6 @@ COMMAND_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 )
 
 
-NO_PERMISSION = PermissionID("per_00000000000000000000000000")
-NO_QUESTION = QuestionID("que_00000000000000000000000000")
-NO_GRANT = GrantID("gra_00000000000000000000000000")
-
-
 async def there_are_no_requests_and_no_grants_before_an_agent_works(api: Api) -> None:
     assert await api.list_permissions() == []
     assert await api.list_questions() == []
@@ -217,20 +216,20 @@ async def there_are_no_requests_and_no_grants_before_an_agent_works(api: Api) ->
 
 async def a_reply_to_a_missing_request_is_not_found(api: Api) -> None:
     for asked in (
-        api.reply_permission(NO_PERMISSION, "once"),
-        api.reply_permission(NO_PERMISSION, "always"),
-        api.reply_permission(NO_PERMISSION, "reject", message="no"),
-        api.reply_question(NO_QUESTION, (("Yes",),)),
-        api.reject_question(NO_QUESTION),
-        api.revoke_grant(NO_GRANT),
+        api.reply_permission(MISSING_PERMISSION, "once"),
+        api.reply_permission(MISSING_PERMISSION, "always"),
+        api.reply_permission(MISSING_PERMISSION, "reject", message="no"),
+        api.reply_question(MISSING_QUESTION, (("Yes",),)),
+        api.reject_question(MISSING_QUESTION),
+        api.revoke_grant(MISSING_GRANT),
     ):
         await expect_error(NotFoundError, asked)
 
 
 async def a_reply_with_an_id_of_another_kind_is_not_found(api: Api) -> None:
     for asked in (
-        api.reply_permission(PermissionID(NO_QUESTION), "once"),
-        api.reply_question(QuestionID(NO_PERMISSION), ()),
+        api.reply_permission(PermissionID(MISSING_QUESTION), "once"),
+        api.reply_question(QuestionID(MISSING_PERMISSION), ()),
         api.reject_question(QuestionID("que_../../x")),
         api.revoke_grant(GrantID("")),
     ):
@@ -280,8 +279,8 @@ async def figures_count_sessions_messages_and_tokens(api: Api) -> None:
     await api.prompt(session.id, prompt("hello"))
     messages, spent = await api.list_messages(session.id), (await api.get_spending(session.id)).own
     found = await api.get_figures()
-    money = replace(spent, steps=0, ms=0)
-    assert (found.sessions, found.messages, found.spent) == (1, len(messages), money)
+    counted = replace(spent, steps=0, ms=0)  # figures have neither steps nor time
+    assert (found.sessions, found.messages, found.spent) == (1, len(messages), counted)
     project = await api.current_project()
     assert await api.get_figures(project=project.id) == found
 
@@ -308,8 +307,6 @@ SEARCH_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 )
 
 
-MISSING_SESSION = SessionID("ses_00000000000000000000000000")
-MISSING_PERMISSION = PermissionID("per_00000000000000000000000000")
 MALFORMED_IDS = (
     "",
     "ses_/",
@@ -408,7 +405,8 @@ async def the_same_message_sent_twice_is_one_prompt(api: Api) -> None:
     input = PromptInput(message_id=id, parts=(TextInput(text="once"),))
     first, second = await asyncio.gather(api.prompt(session.id, input), api.prompt(session.id, input))
     assert first == second
-    assert len(await api.list_messages(session.id)) == len((id, first))
+    asked, answer = await api.list_messages(session.id)
+    assert (asked.info.id, answer) == (id, first)
 
 
 async def a_prompt_that_wants_no_reply_gets_none(api: Api) -> None:
@@ -512,7 +510,8 @@ async def _collect_until_idle(
     async for each in events:
         if session_of(each.event) == session:
             published.append(each)
-        if isinstance(each.event, SessionIdled) or len(published) > MAX_EVENTS:
+        is_idle = isinstance(each.event, SessionIdled) and each.event.session_id == session
+        if is_idle or len(published) > MAX_EVENTS:
             break
     return published
 

@@ -190,7 +190,7 @@ class FakeServer:
         problem = self.dialect.problem(request)
         if problem is not None:
             self.refuse(400, problem)
-            self._answers.rotate(1)
+            self._answers.rotate(1)  # the refusal comes first, and the prepared answers stay
         if not self._answers:
             self.refuse(500, "the test gave this server no answer")
         answer = self._answers.popleft()

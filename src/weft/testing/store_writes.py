@@ -241,7 +241,7 @@ async def the_order_of_events_in_a_batch_counts(store: Store) -> None:
 
 
 async def a_batch_may_put_many_documents_and_each_more_than_once(store: Store) -> None:
-    numbers = range(10, 31)  # stores may write several rows at a time, and then some are left
+    numbers = range(10, 31)  # no round number: some stores write several rows with one statement
     await store.apply(
         SessionCreated(info=session()),
         *(MessageUpdated(info=prompt(f"msg_{number}", created=NOW)) for number in numbers),

@@ -133,10 +133,12 @@ def describe_task(audience: Audience) -> str | None:
     return read_text("task").replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
 
 
-# `jobs` is watched: a job that it stops may change files while it ends. Three limit their own time: the model chooses the deadline of
-# a shell command, a task takes as long as the sessions below it, and each call of a batch has a deadline. Hidden are `invalid`,
-# which answers broken calls, `list`, which attaches directories to prompts, and `multiedit`, which is there for models that were trained
-# on it.
+# What `watch_all`, `notes`, `own_deadline` and `hidden` mean, `Tool` says. Why some tools have them:
+# * `jobs` is watched, because a job that it stops may change files while it ends.
+# * `bash`, `task` and `batch` limit their own time: the model chooses the deadline of a command, a task takes as long as its child
+#   sessions, and each call of a batch has a deadline.
+# * `invalid`, `list` and `multiedit` are hidden: the first answers broken calls, the second attaches directories to prompts, and
+#   some models call the third because they were trained on it.
 QUESTION = declare("question", QuestionInput, "question:question", watch_all=False)
 BASH = make_bash_tool(DEFAULT_COMMAND_TIMEOUT_MS)
 READ = declare("read", ReadInput, "read:read", watch_all=False)

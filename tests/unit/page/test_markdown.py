@@ -137,10 +137,27 @@ def test_a_link_shows_its_target() -> None:
     assert render_markdown("[bank.test](https://evil.test/x)") == (
         '<p><a href="https://evil.test/x" rel="noopener noreferrer nofollow">bank.test</a><span class="about"> (evil.test)</span></p>'
     )
+    for honest in ("evil.test", "https://evil.test/x", "EVIL.test docs", "evil.test.", "<https://evil.test>"):
+        source = honest if honest.startswith("<") else f"[{honest}](https://evil.test/x)"
+        assert "about" not in render_markdown(source), honest
+    for misleading in (
+        "https://evil.test.bank.test",
+        "https://bank.test/evil.test",
+        "notevil.test",
+        "evil.test@bank.test",
+        "evil.test．bank.test",
+    ):
+        assert " (evil.test)</span>" in render_markdown(f"[{misleading}](https://evil.test/x)"), misleading
     assert render_markdown("see https://e.test/a.") == (
         '<p>see <a href="https://e.test/a" rel="noopener noreferrer nofollow">https://e.test/a</a>.</p>'
     )
     assert Elements(render_markdown("[a](javascript:x) [b](data:text/html,x) [c](//evil.test)")).links == []
+
+
+def test_an_image_inside_of_a_link_is_no_link_of_its_own() -> None:
+    assert render_markdown("[![built](https://i.test/b.png)](https://e.test/)") == (
+        '<p><a href="https://e.test/" rel="noopener noreferrer nofollow">[image: built]</a><span class="about"> (e.test)</span></p>'
+    )
 
 
 def test_misleading_text_is_marked() -> None:

@@ -1,11 +1,14 @@
 """Rate limits of share pages, and what a server with public pages lets through without a password."""
 
+import asyncio
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
 from weft.api import Api
+from weft.errors import NotFoundError, StoreError, WeftError
+from weft.server import share_pages
 from weft.server.access import AccessPolicy
 from weft.server.http_server import HttpServer, ServerSetup
 from weft.server.share_pages import (
@@ -51,6 +54,50 @@ async def test_too_many_requests_are_told_to_wait_and_read_nothing(kind: Any) ->
     await kind(gallery)({"path_params": {"shareID": "0" * 40}, "headers": []}, receive, send)
     assert sent[0]["status"] == 429
     assert (b"retry-after", b"1") in sent[0]["headers"]
+
+
+class ScriptedPages(SharePageCache):
+    """Pages whose versions are given; an error is raised."""
+
+    def __init__(self, versions: list[str | WeftError]) -> None:
+        setup = ServerSetup(
+            open=refuse_to_open,
+            default_directory="/",
+            access=DOOR,
+            name="x",
+            note=lambda _: None,
+            now=lambda: 0,
+        )
+        super().__init__(HttpServer(setup, ()))
+        self._given = versions
+
+    async def get_version(self, id: str) -> str:
+        del id
+        version = self._given.pop(0)
+        if isinstance(version, WeftError):
+            raise version
+        return version
+
+
+async def test_a_page_ends_when_its_share_does_and_not_when_the_store_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(share_pages, "POLL_SECONDS", 0.001)
+    pages = ScriptedPages(["1", StoreError("no answer"), "2", NotFoundError("share", "a")])
+    sent: list[bytes] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message.get("body", b""))
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    await ShareLiveEndpoint(pages)({"path_params": {"shareID": "a"}, "headers": []}, receive, send)
+    assert [body.split(b"\n")[0] for body in sent if body.startswith(b"event:")] == [
+        b"event: changed",
+        b"event: ended",
+    ]
 
 
 @pytest.mark.parametrize(

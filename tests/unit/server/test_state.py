@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from given.engine import open_engine, text_prompt
-from weft.errors import ConflictError, InvalidInputError
-from weft.model.ids import check_id
+from weft.errors import ConflictError, InvalidInputError, NotFoundError
+from weft.model.ids import SessionID, check_id
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say
 from weft.server import state as controls
@@ -123,6 +123,14 @@ async def test_an_idempotency_key_stands_for_one_prompt_in_one_session() -> None
         assert await restarted.id_for(engine.api, one, "key", b"body") == first
         a_day_later = IdempotencyKeys(lambda: NOW + 25 * 60 * 60 * 1000)
         assert await a_day_later.id_for(engine.api, one, "key", b"body") != first
+
+
+async def test_nothing_is_kept_of_a_prompt_to_a_session_that_does_not_exist() -> None:
+    async with open_engine() as engine:
+        keys = IdempotencyKeys(lambda: NOW)
+        with pytest.raises(NotFoundError):
+            await keys.id_for(engine.api, SessionID("ses_missing"), "key", b"body")
+        assert len(keys._locks) == 0
 
 
 async def test_the_keys_of_a_removed_session_are_forgotten() -> None:

@@ -1,5 +1,7 @@
 """Which Postgres servers and databases a store refuses, and how it uses one behind a pooler."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -53,7 +55,8 @@ class FakeConnection:
 class FakeDriver:
     """What `Database.open` uses of asyncpg. A pooler gives its clients process ids of its own."""
 
-    InterfaceError = PostgresError = InternalClientError = ConnectionError
+    InterfaceError = InternalClientError = ConnectionError
+    PostgresError: type[Exception] = ConnectionError
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -88,4 +91,56 @@ async def test_a_pooler_may_keep_prepared_statements_but_passes_no_notifications
     await database.open()
     assert driver.cache_size == (STATEMENT_CACHE_SIZE if keeps_statements else 0)
     assert database.hears_notifications == hears
+    await database.close()
+
+
+class DeadlockError(Exception):
+    sqlstate = "40P01"
+
+
+class PoolWithErrors(FakeConnection):
+    """Answers each attempt with the next of some errors: of the pool itself, or, if it is a deadlock, of a connection."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__(SERVER_PID)
+        self._errors = list(errors)
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator["PoolWithErrors"]:
+        if self._errors and not isinstance(self._errors[0], DeadlockError):
+            raise self._errors.pop(0)
+        yield self
+
+    async def fetch(self, _: str) -> list[tuple[Any, ...]]:
+        if self._errors:
+            raise self._errors.pop(0)
+        return []
+
+
+class DriverWithErrors(FakeDriver):
+    PostgresError = DeadlockError
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__(SERVER_PID)
+        self._errors = errors
+
+    async def create_pool(self, _: str, **__: Any) -> FakeConnection:
+        return PoolWithErrors(*self._errors)
+
+
+class ImpatientClock(HandClock):
+    async def sleep(self, seconds: float) -> None:
+        self.turn(round(seconds * 1000))
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [(), (DeadlockError(),), (OSError(),), (DeadlockError(), OSError()), (OSError(), DeadlockError())],
+)
+async def test_a_statement_that_was_not_carried_out_is_not_repeated(errors: tuple[Exception, ...]) -> None:
+    database = Database(
+        parse_address("postgres://host/db?retry=60"), DriverWithErrors(*errors), ImpatientClock()
+    )
+    await database.open()
+    assert (await database.send("SELECT 1")).repeated is False
     await database.close()

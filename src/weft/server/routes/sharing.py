@@ -16,18 +16,18 @@ SHARE_PATH = "/s/{shareID}"
 
 OWN = "/weft/share"
 RECEIVED = "/api/share"
-MAX_ADDRESS_LENGTH = 4096
+MAX_TEXT_LENGTH = 4096
 MAX_ITEMS = 5000
 JSON: Final[Media] = "application/json; charset=utf-8"
 
-Address = Annotated[str, Meta(max_length=MAX_ADDRESS_LENGTH)]
+ShortText = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
 Time = Annotated[int, Meta(ge=0)]
 
 
 class ShareInput(Wire, frozen=True, kw_only=True):
     """The terms of a share. `to` is `server` for pages of this server, or the address of a share server."""
 
-    to: Address = ""
+    to: ShortText = ""
     expires: Time | None = None
     redact: bool = True
     attachments: bool = True
@@ -45,12 +45,12 @@ class ReceiveInput(Wire, frozen=True, kw_only=True):
 
 
 class SyncInput(Wire, frozen=True, kw_only=True):
-    secret: Address
+    secret: ShortText
     data: Annotated[tuple[ShareItem, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class DropInput(Wire, frozen=True, kw_only=True):
-    secret: Address
+    secret: ShortText
 
 
 def _read_terms(call: DirectoryCall) -> ShareTerms:

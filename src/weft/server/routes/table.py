@@ -78,7 +78,7 @@ def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -
     """
     return (
         *BASE_ROUTES,
-        *(SHELL_ROUTES if shell else (*worktrees.CREATE_ONLY_ROUTES, *trials.NO_SHELL_ROUTES)),
+        *(SHELL_ROUTES if shell else (*worktrees.NO_SHELL_ROUTES, *trials.NO_SHELL_ROUTES)),
         *(FILE_ROUTES if files else ()),
         *(sharing.SHARE_ROUTES if share else ()),
     )

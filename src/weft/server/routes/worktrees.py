@@ -103,6 +103,6 @@ ROUTES = (
 CREATE_ROUTES = (
     route("POST", WORKTREE, "worktree.create", create_worktree, takes=WorktreeInput, optional=True),
 )
-CREATE_ONLY_ROUTES = (
+NO_SHELL_ROUTES = (
     route("POST", WORKTREE, "worktree.create", create_bare, takes=WorktreeInput, optional=True),
 )

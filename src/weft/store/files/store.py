@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from weft.errors import NotFoundError, StoreError, UnreadableError
+from weft.errors import ClosedError, NotFoundError, StoreError, UnreadableError
 from weft.host.files import Disk
 from weft.host.tasks import run_to_completion
 from weft.model.damage import Damage
@@ -95,6 +95,7 @@ class FileStore:
         self._index_cache = cache
         self._logs = LogFiles(self._tree.layout, self._disk)
         self._not_upgraded: list[Damage] = []
+        self._closed = False
         # The store has its own threads: waiting for another process's lock must not block name lookups or file reads in the
         # default pool. Threads start on demand and end with the store.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="weft-store")
@@ -104,7 +105,8 @@ class FileStore:
         self._not_upgraded = await self._in_thread(lambda: prepare_tree(self._tree, root_commit, self._disk))
 
     def close(self) -> None:
-        """Accept no more work. Work that is already running completes."""
+        """Accept no more work: later calls raise `ClosedError`. Work that is already running completes."""
+        self._closed = True
         self._tree.close()
         self._threads.shutdown(wait=False)
 
@@ -280,9 +282,9 @@ class FileStore:
         return trashed
 
     def _forget_removed(self, sessions: Iterable[SessionID]) -> None:
-        """Forget the chains of deleted sessions, and remove their lock files, so that others can take the locks.
+        """Forget the chains of deleted sessions, and remove their lock files.
 
-        The caller holds the locks, and has written everything.
+        The caller holds the locks, and has written everything. Whoever waits for one of them finds its file gone, and makes a new one.
         """
         for id in sessions:
             self._writer.forget_chain(id)
@@ -319,7 +321,7 @@ class FileStore:
             self._check_leases(leases)
             stored = self._get_session(id)
             edited = editor(stored)
-            # One document alone needs no write-ahead note, so one that does not change is left as it is.
+            # A session that does not change is not written: with one document less, the write may need no write-ahead note.
             changed = [*events, SessionUpdated(info=edited)] if edited != stored else [*events]
             if changed:
                 with self._cache.writing(events):
@@ -416,6 +418,8 @@ class FileStore:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread and report damage it found. Turn an `OSError` into a `StoreError`."""
+        if self._closed:
+            raise ClosedError("the store is closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except OSError as error:

@@ -22,7 +22,7 @@ CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
 STATEMENT_CACHE_SIZE = 100
-# So many connections of the pool are kept for urgent statements, if it has more than these.
+# How many connections of the pool are kept for urgent statements. One is always left for the others.
 URGENT_CONNECTIONS = 2
 FIRST_DELAY_SECONDS = 0.02
 MAX_DELAY_SECONDS = 1.0
@@ -30,8 +30,8 @@ MAX_DELAY_SECONDS = 1.0
 PROBE = """SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_backend_pid(),
 current_setting('server_encoding')"""
 
-# Errors after which nothing was changed, or the same statement may be sent again. `23505` is a race of two writers for one key.
-DEADLOCK_STATES = ("40001", "40P01", "23505")
+# A statement that lost against another one, and changed nothing: it is sent again. `23505` is a race of two writers for one key.
+LOST_RACE_STATES = ("40001", "40P01", "23505")
 # The server is starting, stopping, or has no connection left.
 BUSY_STATES = ("57P01", "57P02", "57P03", "53300")
 CONNECTION_CLASS = "08"
@@ -100,7 +100,7 @@ class Database:
         """Check the server, then open the pool. Raise `StoreError` at once if no server answers."""
         found, given = await self._open_step(self._probe), self.address.pooled
         pooled = found if given is None else given
-        # `pgbouncer=0` says only that prepared statements last: notifications do not pass the pooler that was found.
+        # `pgbouncer=0` in the URL says that the pooler keeps prepared statements. It passes no notifications on, even so.
         self.hears_notifications = bool(self.address.direct) or not (found or pooled)
         pool = self._driver.create_pool(
             self.address.dsn,
@@ -137,7 +137,7 @@ class Database:
         return rows[0][0] if rows else None
 
     async def send(self, sql: str, *values: Any, urgent: bool = False) -> StatementResult:
-        """Send a statement, again and again until it is carried out or the deadline has passed. Raise `StoreError`.
+        """Send a statement. Repeat it after a lost connection or a lost race, until the deadline. Raise `StoreError` if it fails.
 
         `{schema}` in the statement is replaced. An `urgent` one does not wait behind all the others for a connection: other nodes
         wait for it, and each store sends at most one of its kind at a time.
@@ -145,8 +145,9 @@ class Database:
         statement = self._statements.get(sql)
         if statement is None:
             statement = self._statements[sql] = self.complete(sql)
-        deadline, delay, repeated, sent = 0, FIRST_DELAY_SECONDS, False, False
+        deadline, delay, repeated = 0, FIRST_DELAY_SECONDS, False
         while True:
+            sent = False
             try:
                 async with self._acquire(urgent=urgent) as connection:
                     sent = True
@@ -161,7 +162,7 @@ class Database:
                 if waits_again or self._clock.now() + delay * 1000 > deadline:
                     self._is_unreachable = True
                     raise self._to_store_error(error) from error
-                repeated = repeated or (sent and _get_state(error) not in DEADLOCK_STATES)
+                repeated = repeated or (sent and _get_state(error) not in LOST_RACE_STATES)
             await self._clock.sleep(delay)
             delay = min(delay * 2, MAX_DELAY_SECONDS)
 
@@ -260,7 +261,7 @@ class Database:
         return pooled
 
     async def _open_step(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run a step of opening. Wait only for a server that says it is starting."""
+        """Run a step of opening. Try again only if the server says that it is starting, stopping or full."""
         deadline, mistake = self._clock.now() + round(self.address.retry_seconds * 1000), ""
         while not mistake:
             try:
@@ -278,7 +279,7 @@ class Database:
         if isinstance(error, self._driver.InterfaceError):
             return "connection is closed" in str(error)
         state = _get_state(error)
-        return not state or state in DEADLOCK_STATES or _is_lost(state)
+        return not state or state in LOST_RACE_STATES or _is_lost(state)
 
     def _to_store_error(self, error: BaseException) -> StoreError:
         place, state = self.address.place, _get_state(error)

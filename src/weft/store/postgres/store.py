@@ -43,7 +43,7 @@ from weft.store.transcript_cache import TranscriptCache
 REVISION_BITS = 62
 # Somebody else always succeeded when we did not, so this many attempts mean that something is wrong.
 MAX_ATTEMPTS = 1_000
-# What a function answers, besides None for done and "changed" for a revision that is not the expected one.
+# What a function in the database answers. Other answers are None, if it is done, and "changed", if the revision is not as expected.
 EXISTS, LOST = "exists", "lost "
 
 # The last two values are for `extend_chains`, all before them for `apply` (see `RowBatch.to_arguments`).
@@ -344,7 +344,7 @@ def _is_done(result: StatementResult) -> bool:
         raise_lost(answer.removeprefix(LOST))
     if result.repeated:
         raise StoreError(
-            "the connection to the database was lost during a change, and somebody else changed the same meanwhile",
+            "the connection to the database was lost during a change, and somebody else changed the same document meanwhile",
             hint="check whether your change was made, and repeat it if it was not",
         )
     return False

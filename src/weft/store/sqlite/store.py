@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from weft.errors import ConflictError, DocumentError, NotFoundError, StoreError, UnreadableError
+from weft.errors import ClosedError, ConflictError, DocumentError, NotFoundError, StoreError, UnreadableError
 from weft.host.machine import release_free_memory
 from weft.host.now import now
 from weft.host.tasks import run_to_completion
@@ -78,6 +78,7 @@ class SqliteStore:
         self._reported: set[str] = set()
         self._transcripts = TranscriptCache()
         self._readers: list[SqliteReader] = []  # those that nobody uses now
+        self._closed = False
         self._threads = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="weft-sqlite-reader")
         self._holder = LeaseHolder(self.file.locks)
         self.change_log = SqliteChangeLog(self.writer, self._read)
@@ -93,7 +94,8 @@ class SqliteStore:
             self._holder.create()
 
     async def close(self) -> None:
-        """Finish what waits, and close the database."""
+        """Finish what waits, and close the database. Later calls raise `ClosedError`."""
+        self._closed = True
         await asyncio.to_thread(self._close)
         self.writer.detach()
 
@@ -396,6 +398,8 @@ class SqliteStore:
 
     async def _read(self, read: Callable[[SqliteReader], T]) -> T:
         """Run `read` in a thread, and report the damage that it found."""
+        if self._closed:
+            raise ClosedError("the store is closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._use_reader, read)
         finally:

@@ -120,7 +120,10 @@ class JsonRpcPeer:
         self._send({"method": method, "params": params})
 
     async def feed(self, piece: bytes) -> None:
-        """Handle the messages that are complete with this piece. Raise `FrameError` if the bytes are not messages."""
+        """Handle the messages that are complete with this piece.
+
+        Raise `FrameError` if the bytes are not messages, `LanguageServerError` if an answer cannot be sent.
+        """
         for message in self._frames.feed(piece):
             self._dispatch(message)
 
@@ -133,7 +136,7 @@ class JsonRpcPeer:
 
     def _send(self, message: Message) -> None:
         if self._write is None:
-            raise LanguageServerError("it has ended")
+            raise LanguageServerError("the language server has ended")
         try:
             self._write(to_frame(message))
         except OSError as error:

@@ -105,7 +105,7 @@ class LanguageServer:
         self._report_counts: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Run until the server ends or this is cancelled. A server that fails to start or ends is broken for good."""
+        """Run the server until it ends or this is cancelled. If it did not start, or has ended, it stays broken."""
         launch = self.launch
         command = ProcessCommand(argv=launch.argv, directory=launch.root, environment=launch.environment)
         try:
@@ -185,6 +185,7 @@ class LanguageServer:
 
     @property
     def is_ready(self) -> bool:
+        """True when there is nothing to wait for: the server has started, or is broken."""
         return self._ready.is_set()
 
     async def wait_until_ready(self) -> None:

@@ -38,11 +38,11 @@ Atoms = tuple[Atom, ...]
 
 
 def expand_braces(atoms: Atoms) -> list[Atoms] | None:
-    """Return the words that brace expansion makes of a word, or None if there are too many."""
+    """Return the words that brace expansion makes of a word, or None if there are too many or shells differ."""
     if not any(atom.is_text and not atom.quoted and "{" in atom.text for atom in atoms):
         return [atoms]
     words = _expand_braces(_split_characters(atoms))
-    return words if len(words) <= MAX_BRACE_WORDS else None
+    return [_join_characters(word) for word in words] if len(words) <= MAX_BRACE_WORDS else None
 
 
 def _split_characters(atoms: Atoms) -> Atoms:
@@ -54,7 +54,19 @@ def _split_characters(atoms: Atoms) -> Atoms:
     )
 
 
+def _join_characters(atoms: Atoms) -> Atoms:
+    """Join unquoted text again, so that a tilde and the name after it are together."""
+    joined: list[Atom] = []
+    for atom in atoms:
+        if joined and all(each.is_text and not each.quoted for each in (joined[-1], atom)):
+            joined[-1] = Atom(joined[-1].text + atom.text)
+        else:
+            joined.append(atom)
+    return tuple(joined)
+
+
 def _expand_braces(atoms: Atoms) -> list[Atoms]:
+    """Return the words, or more than `MAX_BRACE_WORDS` of anything if it is not certain which they are."""
     opening = next((index for index, atom in enumerate(atoms) if _is_bare(atom, "{")), None)
     if opening is None:
         return [atoms]
@@ -69,7 +81,10 @@ def _expand_braces(atoms: Atoms) -> list[Atoms]:
             choice for start, end in pairwise(ends) for choice in _expand_braces(atoms[start + 1 : end])
         ]
     else:
-        choices = _expand_sequence(inside) or [
+        sequence = _expand_sequence(inside)
+        if sequence is None:
+            return [head] * (MAX_BRACE_WORDS + 1)
+        choices = sequence or [
             (atoms[opening], *expansion, atoms[closing]) for expansion in _expand_braces(inside)
         ]
     if len(choices) * len(tails) > MAX_BRACE_WORDS:
@@ -93,26 +108,38 @@ def _find_closing_brace(atoms: Atoms, opening: int) -> tuple[int | None, list[in
     return None, []
 
 
-def _expand_sequence(inside: Atoms) -> list[Atoms]:
-    """Return the words of `{1..9}` or `{a..e}`, and none for anything else."""
+# What bash and zsh expand alike: whole numbers, perhaps with zeros in front, and letters of the same case.
+_NUMBER: Final = "([0-9]{1,18}|-0{0,16}[1-9][0-9]{0,16})"
+_NUMBERS: Final = re.compile(rf"{_NUMBER}\.\.{_NUMBER}(?:\.\.([1-9][0-9]{{0,17}}))?")
+_LETTERS: Final = re.compile(r"([a-z])\.\.([a-z])|([A-Z])\.\.([A-Z])")
+_PADDED: Final = re.compile("-?0[0-9]+")
+# What at least one of them may expand.
+_ANY_SEQUENCE: Final = re.compile(r"[+-]?[0-9]+\.\..*|.\.\..(?:\.\..*)?", re.DOTALL)
+
+
+def _expand_sequence(inside: Atoms) -> list[Atoms] | None:
+    """Return the words of `{1..9}`, `{01..10}`, `{1..9..2}` or `{a..e}`, and none for what is no sequence.
+
+    Return None for a sequence that shells read differently.
+    """
     if not all(atom.is_text and not atom.quoted for atom in inside):
         return []
-    ends = "".join(atom.text for atom in inside).split("..")
-    try:
-        first, last = int(ends[0]), int(ends[1])
-        step = abs(int(ends[2])) if len(ends) > 2 else 1  # noqa: PLR2004  {1..9..2}
-    except (ValueError, IndexError):
-        return _expand_letters(ends)
-    increment = (step or 1) if first <= last else -(step or 1)
-    numbers = range(first, last + (1 if increment > 0 else -1), increment)
-    return [(Atom(str(number)),) for number in numbers[: MAX_BRACE_WORDS + 1]]
+    text = "".join(atom.text for atom in inside)
+    if (found := _NUMBERS.fullmatch(text)) is not None:
+        is_padded = any(_PADDED.fullmatch(end) for end in found.group(1, 2))
+        width = max(len(found[1]), len(found[2])) if is_padded else 0
+        numbers = _list_numbers(int(found[1]), int(found[2]), int(found[3] or 1))
+        return [(Atom(f"{number:0{width}d}"),) for number in numbers]
+    if (found := _LETTERS.fullmatch(text)) is not None:
+        first, last = (each for each in found.groups() if each)
+        return [(Atom(chr(code)),) for code in _list_numbers(ord(first), ord(last), 1)]
+    return None if _ANY_SEQUENCE.fullmatch(text) else []
 
 
-def _expand_letters(ends: list[str]) -> list[Atoms]:
-    if [len(end) for end in ends] != [1, 1]:
-        return []
-    first, last = sorted(map(ord, ends))
-    return [(Atom(chr(code)),) for code in range(first, last + 1)]
+def _list_numbers(first: int, last: int, step: int) -> range:
+    """Return the numbers from the first to the last, upwards or downwards, but only as many as show that they are too many."""
+    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    return numbers[: MAX_BRACE_WORDS + 1]
 
 
 def _is_bare(atom: Atom, char: str) -> bool:
@@ -121,7 +148,7 @@ def _is_bare(atom: Atom, char: str) -> bool:
 
 MAX_WORD_EXPANSIONS: Final = 24
 
-# Return all possible values of a variable, or of the output of a substitution. None means unknown.
+# Functions that return all possible values of a variable, or of the output of a command. None means unknown.
 LookupVariable = Callable[[str], Sequence[Value] | None]
 PredictOutput = Callable[[Node], Sequence[Value] | None]
 
@@ -187,17 +214,20 @@ class WordReader(Struct, frozen=True, kw_only=True):
                     else value
                 )
                 builder.add(text, text if has_wildcard(value) else "")
-            elif atom.quoted or atom.is_text or UNKNOWN_START in value:
+            elif atom.quoted or UNKNOWN_START in value:
                 builder.add(value)
             else:
                 builder.split(value)
         return builder.build()
 
     def _expand_tilde(self, text: str, *, alone: bool) -> str:
-        if text == "~" and alone:
-            return self.home
+        """Return text that begins with a tilde as the shell expands it. `alone` says that it is the whole word."""
         if text.startswith("~/"):
             return self.home + text[1:]
+        if "/" not in text and not alone:  # `~"/x"` or `~$name`: zsh expands it, and bash does not
+            return mark_unknown(text)
+        if text == "~":
+            return self.home
         user = os.path.expanduser(text)
         return mark_unknown(text) if user == text else user
 
@@ -346,6 +376,8 @@ def _is_length(node: Node) -> bool:
 
 
 def _decode_ansi(text: str) -> str:
+    """Return the text of `$'…'`. The lexer accepts only escapes that all shells read alike."""
+
     def decode(match: re.Match[str]) -> str:
         code = match[1]
         if code[0] in "xuU" and len(code) > 1:

@@ -53,6 +53,12 @@ def parse_word(text: str) -> Node:
         ("~", [("/home/ada",)]),
         ("~/x", [("/home/ada/x",)]),
         ("'~'", [("~",)]),
+        ('~"/x"', [("⟦~⟧/x",)]),
+        ("~$one", [("⟦~⟧a",)]),
+        ('~root"x"', [("⟦~root⟧x",)]),
+        ("{1..a}", [("⟦{1..a}⟧",)]),
+        ("{~root/a,~/b,~}", [("/root/a", "/home/ada/b", "/home/ada")]),
+        ("{~+/a,b}", [("⟦~+/a⟧", "b")]),
         ("$one", [("a",)]),
         ("${one}b", [("ab",)]),
         ("$two", [("a",), ("b",)]),
@@ -124,7 +130,13 @@ def test_a_word_with_too_many_expansions_is_unknown() -> None:
         ("{,x}", ["", "x"]),
         ("{3..1}", ["3", "2", "1"]),
         ("{1..5..2}", ["1", "3", "5"]),
+        ("{01..3}", ["01", "02", "03"]),
+        ("{1..003}", ["001", "002", "003"]),
+        ("{-02..1}", ["-02", "-01", "000", "001"]),
+        ("{-5..-3}", ["-5", "-4", "-3"]),
+        ("{1_0..12}", ["{1_0..12}"]),
         ("{a..c}", ["a", "b", "c"]),
+        ("{c..a}", ["c", "b", "a"]),
         ("{a..}", ["{a..}"]),
         ("a,b", ["a,b"]),
     ],
@@ -133,6 +145,24 @@ def test_braces_stand_for_several_words(text: str, words: list[str]) -> None:
     found = expand_braces((Atom(text),))
     assert found is not None
     assert ["".join(atom.text for atom in word) for word in found] == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{a..e..2}",
+        "{1..c}",
+        "{+1..2}",
+        "{1..9..-4}",
+        "{1..3..0}",
+        "{1..}",
+        "{1..9..02}",
+        "{X..b}",
+        "x{-0..2}",
+    ],
+)
+def test_a_sequence_that_shells_read_differently_is_not_expanded(text: str) -> None:
+    assert expand_braces((Atom(text),)) is None
 
 
 def fields(text: str) -> Fields:
