@@ -4,6 +4,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
+from weft.model.permission import has_hole
 from weft.tool.shell.arguments import (
     Field,
     Fields,
@@ -380,5 +381,6 @@ def _examine_statements(
     if stdin is not None and stdin.text is not None:
         statements = [*statements, stdin.text]
     for text in statements:
-        if dangerous.search(text):
+        # What is not known may be empty, so that the letters around it become a word, or a statement of its own.
+        if has_hole(text) or dangerous.search(text):
             state.mark_unclear(f"{name} {text}", _DATABASE_REASON)
