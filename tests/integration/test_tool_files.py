@@ -185,6 +185,13 @@ async def test_a_new_file_is_written_with_its_directories(harness: ToolHarness, 
     assert harness.edited == [str(path)]
 
 
+async def test_a_file_may_have_the_longest_name_there_is(harness: ToolHarness, project: Path) -> None:
+    for name in ("n" * 255, "\u540d" * 85, "\U0001f600" * 63, "a" * 99 + "\u540d" * 52):
+        await harness.call(WRITE, filePath=name, content="x")
+        assert text_of(project / name) == "x"
+    assert len(os.listdir(project)) == 4
+
+
 async def test_an_unread_file_is_not_overwritten(harness: ToolHarness, project: Path) -> None:
     path = write_file(project / "a.txt", "mine")
     with pytest.raises(ToolError) as raised:
