@@ -282,7 +282,7 @@ def decode_page(content_type: str, raw: bytes) -> str:
     charset = _CHARSET.search(content_type.encode(errors="replace")) or _CHARSET.search(raw[:SNIFF_BYTES])
     try:
         text = raw.decode(charset[1].decode() if charset else "utf-8", errors="replace")
-        # Some encodings, such as UTF-7, can name half a character (a lone surrogate), which cannot be stored.
+        # Some encodings, such as UTF-7, can name half a character (a lone surrogate), which is not text.
         return text.encode(errors="replace").decode().removeprefix("\ufeff")
     except (LookupError, UnicodeError):
         return raw.decode(errors="replace").removeprefix("\ufeff")
