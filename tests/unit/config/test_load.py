@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from weft.config.layer import ConfigOrigin
 from weft.config.definitions import MAX_DIRECTORIES
+from weft.config.layer import ConfigOrigin
 from weft.config.load import LoadedConfig, load_config
 from weft.config.schema import AgentConfig, CommandConfig, CompactionConfig, McpLocalConfig
 from weft.errors import ConfigError
