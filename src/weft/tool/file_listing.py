@@ -129,7 +129,7 @@ def matches_glob(name: str, glob: str) -> bool:
 def _compile_glob(glob: str) -> re.Pattern[str]:
     try:
         return re.compile(_convert_to_regex(glob), re.DOTALL)
-    except re.error:
+    except (re.error, RecursionError):
         return re.compile(re.escape(glob))
 
 

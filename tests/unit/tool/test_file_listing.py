@@ -31,6 +31,7 @@ from weft.tool.file_listing import matches_glob
         ("{x}", "\\{x\\}", True),
         (".env", "*", True),
         ("a[.py", "a[.py", True),
+        ("{" * 2000 + "}" * 2000, "{" * 2000 + "}" * 2000, True),
     ],
 )
 def test_globs_match_paths(name: str, glob: str, expected: bool) -> None:
