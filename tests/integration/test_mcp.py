@@ -267,6 +267,26 @@ async def test_a_disabled_server_stays_disconnected_until_it_is_connected(tmp_pa
         assert server.status == McpConnected()
 
 
+async def test_a_server_that_is_disconnected_before_it_starts_can_be_connected_again(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "plain")) as pool:
+        server = pool.servers["plain"]
+        server.start_connecting()
+        await server.disconnect()
+        async with asyncio.timeout(10):
+            await server.wait_until_settled()
+            server.start_connecting()
+            await server.wait_until_settled()
+        assert server.status == McpConnected()
+
+
+async def test_a_server_may_fail_any_number_of_times(tmp_path: Path) -> None:
+    async with open_pool(tmp_path, raw_entry(tmp_path, "exits")) as pool:
+        server = pool.servers["exits"]
+        server.failures = 2000
+        await pool.wait_until_settled()
+        assert (type(server.status), server.failures, server.is_due) == (McpFailed, 2001, False)
+
+
 async def test_a_server_that_may_not_run_is_not_started(tmp_path: Path) -> None:
     async with open_pool(tmp_path, raw_entry(tmp_path, "plain", refusal="there is no sandbox")) as pool:
         await pool.wait_until_settled()

@@ -14,6 +14,7 @@ from weft.model.ids import SessionID
 from weft.plugin.chain import FaultCounter, HookChain, register_function
 from weft.plugin.hooks import CHAT_PARAMS, TOOL_AFTER, CallHookInput, CallOutcome
 from weft.plugin.loader import HookFunction
+from weft.plugin.worker import CLOSED, Returned
 from weft.provider.scripted import Say, UseTool
 from weft.testing.clock import HandClock
 
@@ -223,3 +224,17 @@ async def test_an_exit_in_a_task_of_a_plugin_ends_nothing_else(project: Project)
     assert outcome in (NOW, NOW.but(title="still here"))  # it may have had its three faults by then
     assert "a task of its own: SystemExit: 1" in project.list_warnings()[0]
     assert not local.runtime.hooks.any(CHAT_PARAMS)
+
+
+async def test_a_worker_that_is_closed_during_a_call_answers_that_call() -> None:
+    async with open_worker("slow") as worker:
+        late = asyncio.create_task(worker.do(lambda: asyncio.sleep(60)))
+        await asyncio.sleep(0.01)
+        late.cancel()
+        await asyncio.wait([late])
+        asked = asyncio.create_task(worker.do(lambda: 1))
+        await asyncio.sleep(0)
+        await worker.close()
+        async with asyncio.timeout(10):
+            assert await asked in (CLOSED, Returned(1))
+        await worker.close()

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
 from weft.testing.tool_contract import AskedPermission, ToolHarness, read_files
-from weft.tool.contract import Attachment, ToolResult
+from weft.tool.contract import Attachment, ReadGuard, ToolResult
+from weft.tool.files import Stamp
 from weft.tool.inputs import ReadInput
 from weft.tool.registry import EDIT, READ, WRITE
 
@@ -185,6 +186,13 @@ async def test_a_new_file_is_written_with_its_directories(harness: ToolHarness, 
     assert harness.edited == [str(path)]
 
 
+async def test_a_file_may_have_the_longest_name_there_is(harness: ToolHarness, project: Path) -> None:
+    for name in ("n" * 255, "\u540d" * 85, "\U0001f600" * 63, "a" * 99 + "\u540d" * 52):
+        await harness.call(WRITE, filePath=name, content="x")
+        assert text_of(project / name) == "x"
+    assert len(os.listdir(project)) == 4
+
+
 async def test_an_unread_file_is_not_overwritten(harness: ToolHarness, project: Path) -> None:
     path = write_file(project / "a.txt", "mine")
     with pytest.raises(ToolError) as raised:
@@ -202,6 +210,13 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
     with pytest.raises(ToolError, match="has changed since it was last read"):
         await harness.call(WRITE, filePath="a.txt", content="x")
     assert text_of(path) == "two, by hand"
+
+
+def test_a_file_with_an_impossible_time_is_refused_like_others() -> None:
+    guard = ReadGuard()
+    guard.remember("/a.txt", Stamp(modified=-(10**21), size=1))
+    with pytest.raises(ToolError, match="has changed since it was last read"):
+        guard.check("/a.txt", Stamp(modified=10**21, size=1))
 
 
 async def test_a_file_that_was_read_or_written_may_be_overwritten(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from given.engine import PLACE, open_engine, text_prompt
 from weft.errors import NotFoundError, ToolError
 from weft.host.clock import SystemClock
+from weft.host.processes import ProcessCommand
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.wire import to_plain
@@ -154,6 +155,40 @@ async def test_the_number_of_jobs_of_a_session_is_limited(harness: ToolHarness) 
         await start_job(harness, "sleep 999")
     with pytest.raises(ToolError, match="Stop one of them first"):
         await harness.call(BASH, command="sleep 999", description="One more", background=True)
+
+
+async def test_the_limit_also_holds_for_jobs_that_are_started_at_once(harness: ToolHarness) -> None:
+    starts = [start_job(harness, "sleep 60") for _ in range(MAX_RUNNING_JOBS + 3)]
+    outcomes = await asyncio.gather(*starts, return_exceptions=True)
+    assert [type(each) for each in outcomes].count(ToolError) == 3
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_job_whose_call_is_cancelled_while_it_starts_does_not_run(
+    jobs: BackgroundJobs, tmp_path: Path, turns: int
+) -> None:
+    job = Job(id="job_1", session_id=OTHER, command="x", description="", output=f"{tmp_path}/x", started=1)
+    command = ProcessCommand(argv=("sleep", "60"), directory=str(tmp_path), environment=os.environ)
+    starting = asyncio.ensure_future(jobs.start(job, command))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait([starting])
+    if starting.cancelled():
+        assert [each for each in jobs.list(job.session_id) if each.ended is None] == []
+        assert list_running(str(tmp_path / "roll")) == []
+
+
+async def test_a_job_that_is_stopped_while_it_starts_does_not_run(
+    jobs: BackgroundJobs, tmp_path: Path
+) -> None:
+    job = Job(id="job_1", session_id=OTHER, command="x", description="", output=f"{tmp_path}/x", started=1)
+    command = ProcessCommand(argv=("sleep", "60"), directory=str(tmp_path), environment=os.environ)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(jobs.start(job, command))
+        await asyncio.sleep(0)
+        await jobs.end(job.session_id)
+    assert (jobs.list(job.session_id), list_running(str(tmp_path / "roll"))) == ([], [])
 
 
 async def test_other_processes_can_list_running_jobs(

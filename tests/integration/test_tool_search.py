@@ -153,6 +153,13 @@ async def test_long_lines_are_cut_and_the_total_is_bounded(harness: ToolHarness)
     assert result.metadata["truncated"] is True
 
 
+@pytest.mark.parametrize("pattern", ["a{99999999999}", "a{" + "9" * 5000 + "}", "(" * 3000 + ")" * 3000])
+async def test_a_pattern_that_python_cannot_read_is_reported(harness: ToolHarness, pattern: str) -> None:
+    write_file(harness.directory / "a.txt", "word")
+    with pytest.raises(ToolError, match="not a regular expression"):
+        await harness.call(GREP, pattern=pattern, path="a.txt")
+
+
 async def test_an_invalid_pattern_is_reported(harness: ToolHarness) -> None:
     write_file(harness.directory / "a.txt", "word")
     with pytest.raises(ToolError, match=r"ripgrep failed|not a regular expression"):

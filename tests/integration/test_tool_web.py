@@ -66,6 +66,7 @@ def web() -> Iterator[Web]:
         "/here": Answer(b"", 301, headers=(("location", "/text"),)),
         "/nowhere": Answer(b"", 302),
         "/file": Answer(b"", 302, headers=(("location", "file:///etc/passwd"),)),
+        "/odd": Answer(b"", 302, headers=(("location", "http://[x"),)),
         "/door": Answer(b"", 307, headers=(("location", "http://door.test:1/secret"),)),
     }
     with open_web(pages) as opened:
@@ -127,6 +128,7 @@ async def test_an_image_is_attached(harness: ToolHarness, web: Web) -> None:
         ("/bomb", "Response too large (exceeds 5MB limit)"),
         ("/binary", "is not text: it says it is application/zip"),
         ("/round", "redirects more than 10 times"),
+        ("/odd", "redirects to 'http://[x', which is not an address"),
         ("/file", "URL must start with http:// or https://"),
     ],
 )
@@ -271,6 +273,8 @@ async def test_a_proxy_resolves_names_and_is_not_used_for_this_machine(
         ("text/html; charset=nonsense", "é".encode(), "é"),
         ("", b"\xef\xbb\xbfa\xff", "a\ufffd"),
         ("", "é".encode("utf-16"), "é"),
+        ("text/plain; charset=utf-7", b"+2AA- +2D3eAA-", "? \U0001f600"),
+        ("text/plain; charset=unicode_escape", rb"a\ud800b", "a?b"),
     ],
 )
 def test_a_page_is_decoded_with_its_declared_encoding(kind: str, raw: bytes, text: str) -> None:
@@ -293,6 +297,10 @@ SERVED = {
         b": hello\n\n" + event({"method": "ping"}) + event(text_result("Found it.")), kind="text/event-stream"
     ),
     "/json": Answer(msgspec.json.encode(text_result("Found it."))),
+    "/breaks": Answer(event(text_result("a\u2028b\x85c")), kind="text/event-stream"),
+    "/breaks-crlf": Answer(
+        event(text_result("a\u2028b\x85c")).replace(b"\n", b"\r\n"), kind="text/event-stream"
+    ),
     "/none": Answer(event({"result": {"content": []}}), kind="text/event-stream"),
     "/odd": Answer(b"data: not json\n\n"),
     "/refused": Answer(b"no more", 429),
@@ -339,6 +347,14 @@ async def test_a_code_search_calls_the_service(harness: ToolHarness, service: We
         "arguments": {"query": "msgspec", "tokensNum": 5000},
     }
     assert harness.asked == [AskedPermission(permission="codesearch", patterns=("msgspec",), always=("*",))]
+
+
+@pytest.mark.parametrize("path", ["/breaks", "/breaks-crlf"])
+async def test_a_result_with_line_breaks_of_unicode_is_found(
+    harness: ToolHarness, service: Web, path: str
+) -> None:
+    websearch, _ = make_search_tools(f"{service.url}{path}")
+    assert (await harness.call(websearch, query="x")).output == "a\u2028b\x85c"
 
 
 @pytest.mark.parametrize("path", ["/none", "/odd"])

@@ -15,7 +15,7 @@ from weft.cli.output import Paint
 from weft.cli.trust import offer_trust, to_lines
 from weft.config.load import LoadedConfig, load_config
 from weft.config.sources import ConfigScope
-from weft.errors import ConfigError, ConflictError
+from weft.errors import ConfigError, ConflictError, DirectoryError
 from weft.host.paths import paths_from
 from weft.local.mcp_settings import McpSettings, to_mcp_settings
 from weft.local.models import ProviderEnvironment, build_offers, to_provider_deadlines
@@ -227,6 +227,15 @@ def test_a_project_with_too_much_to_check_is_not_asked_about_and_the_other_way_t
     assert "experimental.weft.trusted" in capsys.readouterr().err
 
 
+def test_files_below_too_many_directories_are_not_left_out_of_the_fingerprint(project: Path) -> None:
+    agents = project / ".opencode" / "agent"
+    for number in range(MAX_FILES):
+        (agents / str(number)).mkdir(parents=True)
+    write_file(agents / "z" / "x.md", "Go.")
+    with pytest.raises(DirectoryError, match="weft can check at most 5,000 files"):
+        get_trust_of(project).take_fingerprint()
+
+
 # --- what ends trust ---
 
 
@@ -240,6 +249,10 @@ def test_a_project_with_too_much_to_check_is_not_asked_about_and_the_other_way_t
         (".opencode/tool/x.py", ""),
         (".opencode/command/deep/x.md", "Go."),
         (".opencode/agent/x.md", "Go."),
+        (".opencode/command/plans/x.md", "Go."),
+        (".opencode/agent/node_modules/x.md", "Go."),
+        (".opencode/skill/plans/SKILL.md", ""),
+        (".claude/skills/plans/SKILL.md", ""),
         (".opencode/lib/used_by_a_plugin.py", ""),
         (".opencode/skill/x/SKILL.md", ""),
         (".claude/skills/x/run.sh", ""),

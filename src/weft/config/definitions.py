@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 
 # OpenCode loads the first two. The third is ours.
 PLUGIN_ENDINGS = (".ts", ".js", ".py")
+# A link in a project may lead to the whole disk.
+MAX_DIRECTORIES = 2000
 
 
 def read_markdown(path: str, text: str) -> Markdown:
@@ -66,7 +68,7 @@ def _read_folders(
 ) -> Iterator[ConfigLayer]:
     for folder in folders:
         root = os.path.join(origin.path, folder)
-        for path in _list_markdown(root, recursive=to_settings is not _to_mode):
+        for path in _list_markdown(root, problems, recursive=to_settings is not _to_mode):
             file_origin = ConfigOrigin(kind=origin.kind, path=path, own=origin.own)
             try:
                 text = read_markdown(path, read_text(path) or "")
@@ -82,11 +84,16 @@ def _read_folders(
             )
 
 
-def _list_markdown(root: str, *, recursive: bool) -> list[str]:
-    """Return the Markdown files below `root`, sorted by path. Links are followed."""
+def _list_markdown(root: str, problems: ConfigProblems, *, recursive: bool) -> list[str]:
+    """Return the Markdown files below `root`, sorted by path. Links are followed. Report a tree that is too large."""
     paths: list[str] = []
     seen: set[str] = set()
     for directory, subdirectories, files in os.walk(root, followlinks=True):
+        if len(seen) >= MAX_DIRECTORIES:
+            problems.errors.append(
+                ConfigError(root, f"has more than {MAX_DIRECTORIES:,} directories; the others are not read")
+            )
+            break
         real = os.path.realpath(directory)
         if real in seen or not recursive:
             subdirectories.clear()

@@ -22,6 +22,8 @@ _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<mark>[{}\[\],:])|(?P<word>[^\s{}\[\],:"/]+)""",
     re.DOTALL,
 )
+# One comment is never read as part of another: a text with many comments and no comma would take for ever.
+_COMMA = re.compile(r"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*,")
 _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*(?=\n))")
 
 
@@ -110,8 +112,8 @@ def _add_member(text: str, target: TextPosition, member: str, depth: int) -> str
         closing = "" if "\n" in text[target.start : target.end] else "\n" + INDENT * depth
         return text[: target.start + 1] + indent + member + closing + text[target.start + 1 :]
     last = max(value.end for _, value in target.members.values())
-    comma = re.match(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*,", text[last:], re.DOTALL)
-    end = last + (comma.end() if comma else 0)
+    comma = _COMMA.match(text, last)
+    end = comma.end() if comma else last
     comment = _REST_OF_LINE.match(text, end)
     offset = comment.end() if comment else end
     return text[:last] + ("" if comma else ",") + text[last:offset] + indent + member + text[offset:]
@@ -119,9 +121,9 @@ def _add_member(text: str, target: TextPosition, member: str, depth: int) -> str
 
 def _remove_member(text: str, member: "tuple[int, TextPosition]") -> str:
     start, end = member[0], member[1].end
-    comma = re.match(r"[ \t]*,", text[end:])
+    comma = _COMMA.match(text, end)
     if comma:
-        end += comma.end()
+        end = comma.end()
     else:  # the last member: remove the comma before it
         before = re.search(r",\s*$", text[:start])
         start = before.start() if before else start

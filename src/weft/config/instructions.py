@@ -22,6 +22,9 @@ from weft.model.trust import HeldItem
 MAX_SCANNED_ENTRIES = 20_000
 MAX_MATCHES = 100
 MAX_ALTERNATIVES = 64
+# Longer patterns match nothing. Reading one takes a call for each of its parts, and the project may be foreign.
+MAX_PATTERN_LENGTH = 4096
+MAX_PARTS = 100
 _WILDCARD = r"[*?\[]"
 _BRACES = r"\{([^{}]*)\}"
 # These hold no instructions, and many files.
@@ -30,22 +33,28 @@ _SKIPPED_DIRECTORIES = frozenset({".git", "node_modules"})
 
 def find_files(base: str, pattern: str) -> list[str]:
     """Return the files below a directory that match a pattern, sorted."""
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        return []
     search = _FileSearch()
     matches: set[str] = set()
     for choice in islice(_expand_braces(pattern), MAX_ALTERNATIVES):
         parts = [part for part in choice.split("/") if part not in ("", ".")]
-        matches.update(islice(search.walk(base, parts), MAX_MATCHES))
+        if len(parts) <= MAX_PARTS:
+            matches.update(islice(search.walk(base, parts), MAX_MATCHES))
     return sorted(matches)[:MAX_MATCHES]
 
 
 def _expand_braces(pattern: str) -> Iterator[str]:
     """Yield every alternative of the braces in a pattern."""
-    braces = re.search(_BRACES, pattern)
-    if braces is None:
-        yield pattern
-        return
-    for alternative in braces[1].split(","):
-        yield from _expand_braces(pattern[: braces.start()] + alternative + pattern[braces.end() :])
+    pending = [pattern]
+    while pending:
+        text = pending.pop()
+        braces = re.search(_BRACES, text)
+        if braces is None:
+            yield text
+        else:
+            before, after = text[: braces.start()], text[braces.end() :]
+            pending += (before + alternative + after for alternative in reversed(braces[1].split(",")))
 
 
 class _FileSearch:

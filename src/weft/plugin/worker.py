@@ -69,10 +69,10 @@ class PluginWorker:
 
     async def do(self, work: Callable[[], Any]) -> CallResult:
         """Run something in the worker and return its result. If the caller stops waiting, it is cancelled."""
-        if self._closed:
-            return CLOSED
-        if self._may_be_stuck and not await self._is_responsive():
+        if not self._closed and self._may_be_stuck and not await self._is_responsive():
             return STUCK
+        if self._closed:  # perhaps while it was asked whether it responds
+            return CLOSED
         future: Future[CallResult] = Future()
         self._loop.call_soon_threadsafe(self._start_task, work, future)
         try:
@@ -92,8 +92,9 @@ class PluginWorker:
 
     async def close(self) -> None:
         """Cancel all tasks of the worker, and wait a moment until its thread has ended."""
-        self._closed = True
-        self._loop.call_soon_threadsafe(self._stop)
+        if not self._closed:
+            self._closed = True
+            self._loop.call_soon_threadsafe(self._stop)
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS if self._may_be_stuck else CLOSE_SECONDS):
                 await asyncio.wrap_future(self._ended)

@@ -19,6 +19,7 @@ from weft.host.clock import Clock
 from weft.host.network import NetworkAccess
 from weft.host.processes import ProcessCommand
 from weft.model.agent import AgentInfo
+from weft.model.display import bound_time
 from weft.model.ids import MessageID, SessionID
 from weft.model.permission import CallRef, Question
 from weft.model.search import HistoryMatch, RecallMatch
@@ -184,7 +185,8 @@ class ReadGuard:
 
 
 def _format_time(stamp: Stamp) -> str:
-    return datetime.fromtimestamp(stamp.modified / 1e9, UTC).isoformat(timespec="milliseconds")
+    milliseconds = bound_time(stamp.modified // 1_000_000)
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 class AfterEdit(Protocol):

@@ -97,9 +97,10 @@ def match_whitespace(content: str, old: str) -> Iterator[str]:
         elif match := regex.search(line):
             yield match.group()
     if len(old_lines := _split_lines(old)) > 1:
-        yield from (
-            block for block in _list_windows(lines, len(old_lines)) if " ".join(block.split()) == normalized
+        windows = _list_windows(
+            lines, len(old_lines), lambda line: normalized.startswith(" ".join(line.split()))
         )
+        yield from (block for block in windows if " ".join(block.split()) == normalized)
 
 
 def match_indentation(content: str, old: str) -> Iterator[str]:
@@ -123,7 +124,13 @@ def match_escaped(content: str, old: str) -> Iterator[str]:
         yield unescaped
     if "\\" not in content:
         return
-    for block in _list_windows(content.split("\n"), unescaped.count("\n") + 1):
+    # A backslash at the end of a line may belong to an escape with the newline.
+    windows = _list_windows(
+        content.split("\n"),
+        unescaped.count("\n") + 1,
+        lambda line: unescaped.startswith(_unescape(line).rstrip("\\")),
+    )
+    for block in windows:
         if _unescape(block) == unescaped:
             yield block
 
@@ -135,9 +142,10 @@ def match_trimmed(content: str, old: str) -> Iterator[str]:
         return
     if core in content:
         yield core
-    yield from (
-        block for block in _list_windows(content.split("\n"), old.count("\n") + 1) if block.strip() == core
+    windows = _list_windows(
+        content.split("\n"), old.count("\n") + 1, lambda line: core.startswith(line.strip())
     )
+    yield from (block for block in windows if block.strip() == core)
 
 
 def match_context(content: str, old: str) -> Iterator[str]:
@@ -183,10 +191,11 @@ def _find_starts(lines: list[str], old_lines: list[str]) -> Iterator[int]:
             yield start
 
 
-def _list_windows(lines: list[str], count: int) -> Iterator[str]:
-    """Yield every block of `count` consecutive lines."""
+def _list_windows(lines: list[str], count: int, may_start: Callable[[str], bool]) -> Iterator[str]:
+    """Yield every block of `count` consecutive lines whose first line may be the start of what is searched."""
     for start in range(len(lines) - count + 1):
-        yield "\n".join(lines[start : start + count])
+        if may_start(lines[start]):
+            yield "\n".join(lines[start : start + count])
 
 
 def _find_anchored(lines: list[str], old_lines: list[str]) -> Iterator[tuple[int, int]]:

@@ -129,18 +129,27 @@ def matches_glob(name: str, glob: str) -> bool:
 def _compile_glob(glob: str) -> re.Pattern[str]:
     try:
         return re.compile(_convert_to_regex(glob), re.DOTALL)
-    except re.error:
+    except (re.error, RecursionError):
         return re.compile(re.escape(glob))
 
 
-_GLOB_TOKENS: Final = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|\\.|[{},]|.", re.DOTALL)
-_GLOB_REGEX: Final = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_GLOB_TOKENS: Final = re.compile(r"(?:\*\*/)+|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|\\.|[{},]|.", re.DOTALL)
+_GLOB_REGEX: Final = {"/**": "/.*", "**": ".*", "?": "[^/]"}
 
 
 def _convert_to_regex(glob: str) -> str:
-    pieces, depth = [], 0
-    for token in _GLOB_TOKENS.findall(glob):
-        if token in _GLOB_REGEX:
+    tokens = _GLOB_TOKENS.findall(glob)
+    pieces, depth, is_open = list[str](), 0, False
+    for index, token in enumerate(tokens):
+        if token == "*":
+            if is_open:
+                pieces.append(")")
+            # The first place for what is between two stars leaves the most to the rest. To try others takes forever.
+            is_open = _leads_to_star(tokens, index + 1)
+            pieces.append("(?>[^/]*?" if is_open else "[^/]*")
+        elif token.startswith("**/"):
+            pieces.append("(?:.*/)?")
+        elif token in _GLOB_REGEX:
             pieces.append(_GLOB_REGEX[token])
         elif token == "{":
             depth += 1
@@ -155,3 +164,18 @@ def _convert_to_regex(glob: str) -> str:
         else:
             pieces.append(re.escape(token[-1]))
     return "".join(pieces)
+
+
+def _leads_to_star(tokens: list[str], start: int) -> bool:
+    """Return True if a star follows, and before it only characters of the same name."""
+    for index in range(start, len(tokens)):
+        token = tokens[index]
+        if token == "*":
+            return True
+        if (
+            token in ("/", "/**", "{", "}", ",")
+            or token.startswith("**")
+            or (token[0] == "[" and len(token) > 1)
+        ):
+            return False
+    return False

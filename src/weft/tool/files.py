@@ -21,6 +21,7 @@ from weft.errors import ToolError
 T = TypeVar("T")
 
 MAX_TEXT_BYTES: Final = 16 << 20
+MAX_PREFIX_BYTES: Final = 100
 
 
 class Stamp(Struct, frozen=True, kw_only=True):
@@ -144,6 +145,14 @@ def replace_text(path: str, content: str, *, mode: int | None = None) -> Stamp:
     return _replace(path, raw, mode)
 
 
+def make_temporary_prefix(name: str) -> str:
+    """Return how the names of the temporary files begin into which the new content of a file is written.
+
+    A name may have 255 bytes, so only the first ones of the file's own name are in it.
+    """
+    return f".{os.fsencode(name)[:MAX_PREFIX_BYTES].decode(errors='ignore')}."
+
+
 def _replace(path: str, raw: bytes, mode: int | None) -> Stamp:
     parent, name = os.path.split(path)
     os.makedirs(parent, exist_ok=True)
@@ -153,7 +162,7 @@ def _replace(path: str, raw: bytes, mode: int | None) -> Stamp:
         existing_mode = _find_writable_mode(name, parent_fd)
         mode = mode if existing_mode is None else existing_mode
         # OpenCode writes into the file itself, so a full disk or a crash leaves it empty.
-        temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+        temporary = f"{make_temporary_prefix(name)}{secrets.token_hex(6)}.tmp"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent_fd)
         try:
             stamp = _write_synced(fd, raw, mode)

@@ -117,7 +117,12 @@ async def _search_by_script(place: ToolPath, names: list[str], pattern: str, ctx
     """Search in a separate process, which can be killed if the pattern takes forever."""
     try:
         re.compile(pattern)
-    except re.error as error:
+    except (
+        re.error,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:  # also a number or a nesting too large
         raise ToolError(f"The pattern is not a regular expression: {error}") from error
     root = place if place.is_directory else _get_parent(place)
     name_list = b"\0".join(os.fsencode(name) for name in names)

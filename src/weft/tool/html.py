@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from html import unescape
+from html import unescape as unescape_short
 from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
@@ -10,8 +10,15 @@ _TAG_START: Final = re.compile(r"<(?=[A-Za-z!?]|/[A-Za-z])")
 _NAME: Final = re.compile(r"/?[A-Za-z][^\s/>]*")
 _QUOTE_OR_END: Final = re.compile(r"[\"'>]")
 _ATTRIBUTE: Final = re.compile(r"([^\s=/>\"']+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
+# Python reads no decimal number of thousands of digits.
+_LONG_REFERENCE: Final = re.compile(r"(?<=&#)0*([0-9]{1,8})[0-9]*")
 # The content of these elements is not HTML.
 _RAW_ELEMENT_ENDS: Final = {name: re.compile(rf"</{name}", re.IGNORECASE) for name in ("script", "style")}
+
+
+def unescape(text: str) -> str:
+    """Replace character references, however long, by the characters."""
+    return unescape_short(_LONG_REFERENCE.sub(r"0\1", text))
 
 
 class Tag(NamedTuple):
@@ -20,6 +27,11 @@ class Tag(NamedTuple):
     name: str
     is_closing: bool
     attributes: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the tag says that its element has no content, as in `<path/>`."""
+        return self.attributes.endswith("/")
 
     def get_attribute(self, searched: str) -> str:
         """Return the value of an attribute, or "" if there is none."""
@@ -141,17 +153,20 @@ class _PageReader:
                 self._handle_tag(piece)
             elif not self._skipped_element:
                 self._pieces.append(piece if self._is_verbatim else _BLANKS.sub(" ", piece))
-        self._end_block()
+        self._end_page()
         return _BLANK_LINES.sub("\n\n", "\n".join(self._lines)).strip()
 
     def _handle_tag(self, tag: Tag) -> None:
         if self._skipped_element:
             # Skip to the end of the element, which may contain elements of the same name.
-            if tag.name == self._skipped_element and not tag.attributes.endswith("/"):
+            if tag.name == self._skipped_element and not tag.is_empty:
                 self._skipped_depth += -1 if tag.is_closing else 1
-                self._skipped_element = self._skipped_element if self._skipped_depth else ""
+            elif tag.name == "body" and self._skipped_element == "head":
+                self._skipped_depth = 0  # HTML lets authors leave out the end of the head
+            self._skipped_element = self._skipped_element if self._skipped_depth else ""
         elif tag.name in _SKIPPED_ELEMENTS and not tag.is_closing:
-            self._skipped_element, self._skipped_depth = tag.name, 1
+            if not tag.is_empty:
+                self._skipped_element, self._skipped_depth = tag.name, 1
         elif tag.is_closing:
             self._close(tag.name)
         else:
@@ -162,6 +177,10 @@ class _PageReader:
 
     def _close(self, name: str) -> None:
         raise NotImplementedError
+
+    def _end_page(self) -> None:
+        """Add what the page leaves open."""
+        self._end_block()
 
     def _take_line(self) -> str:
         """Return the text collected so far as one line, and start a new one."""
@@ -215,7 +234,7 @@ class _MarkdownReader(_PageReader):
         elif name == "img":
             self._add_image(tag)
         elif name in ("td", "th"):
-            self._end_cell()
+            self._end_block() if self._row is None else self._end_cell()
             self._row = self._row or []
             self._pieces = [""]  # not empty, so that an empty cell counts as a cell
         elif name == "tr":
@@ -284,6 +303,9 @@ class _MarkdownReader(_PageReader):
             self._end_quote()
         elif name == "pre" and self._is_verbatim:
             self._close_code_block()
+
+    def _end_page(self) -> None:
+        self._end_row()
 
     # --- inline elements ---
 

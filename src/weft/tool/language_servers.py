@@ -1,8 +1,9 @@
 """Diagnostics of language servers: their types, the contract for these servers, and texts for models."""
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from msgspec import Struct
 
@@ -71,8 +72,8 @@ class NoLanguageServers:
 
 
 def to_uri(path: str) -> str:
-    """Return the URI by which the protocol of language servers names a file."""
-    return "file://" + quote(path)
+    """Return the URI by which the protocol of language servers names a file. Names need not be UTF-8."""
+    return "file://" + quote(os.fsencode(path))
 
 
 def to_path(uri: Any) -> str | None:
@@ -80,7 +81,7 @@ def to_path(uri: Any) -> str | None:
     if not isinstance(uri, str) or not uri.startswith("file:"):
         return None
     try:
-        return unquote(urlsplit(uri).path) or None
+        return os.fsdecode(unquote_to_bytes(urlsplit(uri).path)) or None
     except ValueError:
         return None
 

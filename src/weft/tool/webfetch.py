@@ -158,11 +158,18 @@ class _PageFetch:
         target = url if address is None else url.copy_with(host=address)
         async with client.stream("GET", target, headers=headers, extensions=extensions) as response:
             if response.status_code in _REDIRECT_CODES and (location := response.headers.get("location")):
-                return urljoin(str(url), str(location))
+                return _resolve_redirect(str(url), str(location))
             if not response.is_success:
                 raise ToolError(f"Request failed with status code: {response.status_code}")
             raw = await _read_body(response)
             return FetchedPage(url=str(url), content_type=response.headers.get("content-type", ""), raw=raw)
+
+
+def _resolve_redirect(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise ToolError(f"{url} redirects to {location!r}, which is not an address.") from error
 
 
 async def _read_body(response: Any) -> bytes:
@@ -274,8 +281,8 @@ def decode_page(content_type: str, raw: bytes) -> str:
         return raw.decode("utf-16", errors="replace")
     charset = _CHARSET.search(content_type.encode(errors="replace")) or _CHARSET.search(raw[:SNIFF_BYTES])
     try:
-        return raw.decode(charset[1].decode() if charset else "utf-8", errors="replace").removeprefix(
-            "\ufeff"
-        )
+        text = raw.decode(charset[1].decode() if charset else "utf-8", errors="replace")
+        # Some encodings, such as UTF-7, can name half a character (a lone surrogate), which is not text.
+        return text.encode(errors="replace").decode().removeprefix("\ufeff")
     except (LookupError, UnicodeError):
         return raw.decode(errors="replace").removeprefix("\ufeff")

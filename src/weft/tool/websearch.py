@@ -168,7 +168,8 @@ async def _post(url: str, body: bytes, environment: Mapping[str, str]) -> tuple[
 
 def _parse_texts(body: str, label: str) -> Iterator[str]:
     """Yield the texts of an answer, which is one document or a stream of events with a document each."""
-    lines = [line[len("data:") :] for line in body.splitlines() if line.startswith("data:")] or [body]
+    # Not `splitlines`: JSON may contain what Unicode calls a line break.
+    lines = [line[len("data:") :] for line in body.split("\n") if line.startswith("data:")] or [body]
     for line in lines:
         try:
             answer = msgspec.json.decode(line)

@@ -21,8 +21,9 @@ MAX_FILES = 5000
 MAX_BYTES = 256 << 20
 CHUNK_BYTES = 1 << 20
 
-# weft, OpenCode and Python write these themselves.
-IGNORED_DIRECTORIES = frozenset({"node_modules", "plans", "__pycache__", ".git"})
+# weft, OpenCode and Python write these themselves, the plans at the top of `.opencode`.
+IGNORED_DIRECTORIES = frozenset({"node_modules", "__pycache__", ".git"})
+PLANS_DIRECTORY = "plans"
 IGNORED_FILES = frozenset({".gitignore", "package.json", "package-lock.json", "bun.lock", "bun.lockb"})
 
 
@@ -37,31 +38,35 @@ def take_fingerprint(scope: ConfigScope) -> dict[str, str]:
 
     Instructions that are not read without trust are in it too, by the path and the name under which they are held back, with a real
     path instead of a hash: of the file that a link leads to, or of the file that names an address.
-    Raise `DirectoryError` if there are too many files, or too many bytes in them.
+    Raise `DirectoryError` if there are too many files or directories, or too many bytes in them.
     """
     root = find_root(scope)
     # Loading has no effect, and here we must see what would be held back.
     loaded = load_config(replace(scope, trusted=True))
     fingerprint: dict[str, str] = {}
     size = 0
-    for path in dict.fromkeys((*_list_files(scope), *_list_named(loaded, scope, root))):
+    for path in dict.fromkeys((*_list_files(scope, root), *_list_named(loaded, scope, root))):
         hashed = _hash_file(path)
         if hashed is None:
             continue
         digest, length = hashed
         size += length
         if len(fingerprint) >= MAX_FILES or size > MAX_BYTES:
-            raise DirectoryError(
-                root,
-                f"weft can check at most {MAX_FILES:,} files of together {MAX_BYTES >> 20} MB for trust, and here more could act",
-                hint="make .opencode and .claude/skills smaller, or trust the project whatever it contains: "
-                "name its path under experimental.weft.trusted in your own opencode.json",
-            )
+            raise _make_size_error(root)
         fingerprint[_format_path(path, root)] = digest
     untrusted = replace(scope, trusted=False)
     for held in list_held_instructions(to_sources(loaded, untrusted)):
         fingerprint[f"{_format_path(held.path, root)} -> {held.name}"] = os.path.realpath(held.path)
     return fingerprint
+
+
+def _make_size_error(root: str) -> DirectoryError:
+    return DirectoryError(
+        root,
+        f"weft can check at most {MAX_FILES:,} files of together {MAX_BYTES >> 20} MB for trust, and here more could act",
+        hint="make .opencode and .claude/skills smaller, or trust the project whatever it contains: "
+        "name its path under experimental.weft.trusted in your own opencode.json",
+    )
 
 
 def _format_path(path: str, root: str) -> str:
@@ -71,7 +76,7 @@ def _format_path(path: str, root: str) -> str:
     return os.fsencode(shown).decode("utf-8", "backslashreplace")
 
 
-def _list_files(scope: ConfigScope) -> Iterator[str]:
+def _list_files(scope: ConfigScope, root: str) -> Iterator[str]:
     for source in list_sources(scope, read_flags(scope.env)):
         if source.origin.own:
             continue
@@ -79,32 +84,36 @@ def _list_files(scope: ConfigScope) -> Iterator[str]:
             case ConfigFile(origin):
                 yield origin.path
             case ConfigDirectory(origin):
-                yield from _walk(origin.path)
+                yield from _walk(origin.path, root, ignored=os.path.join(origin.path, PLANS_DIRECTORY))
             case _:
                 pass
     home = os.path.normpath(scope.paths.home)
     for level in walk_up(scope):
         if level != home:
-            yield from _walk(os.path.join(level, ".claude", "skills"))
+            yield from _walk(os.path.join(level, ".claude", "skills"), root)
 
 
-def _walk(top: str) -> Iterator[str]:
+def _walk(top: str, root: str, *, ignored: str = "") -> Iterator[str]:
+    """Yield the files below a directory. Raise `DirectoryError` if there are too many directories."""
     visited: set[str] = set()
     for directory, subdirectories, files in os.walk(top, followlinks=True):
         real = os.path.realpath(directory)
-        if real in visited or len(visited) >= MAX_FILES:
+        if real in visited or directory == ignored:
             subdirectories.clear()
             continue
+        if len(visited) >= MAX_FILES:
+            raise _make_size_error(root)
         visited.add(real)
         subdirectories[:] = sorted(name for name in subdirectories if name not in IGNORED_DIRECTORIES)
         yield from (os.path.join(directory, name) for name in sorted(files) if name not in IGNORED_FILES)
 
 
 def _list_named(loaded: LoadedConfig, scope: ConfigScope, root: str) -> Iterator[str]:
-    """Yield the files of the project that its own settings and commands run."""
+    """Yield the files with the project's own settings, and those that these settings and commands run."""
     for layer in loaded.layers:
         if layer.origin.own:
             continue
+        yield layer.origin.path
         bases = dict.fromkeys((scope.directory, root, os.path.dirname(layer.origin.path)))
         for word in _list_words(layer):
             paths = (os.path.normpath(os.path.join(base, word.removeprefix("file://"))) for base in bases)

@@ -21,13 +21,14 @@ from weft.model.part import PatchPart, RunningState, ToolPart
 from weft.model.verdict import CallEvidence, CommandTrace, FileIntent, find_evidence
 from weft.session.settle import list_open_calls, to_settling_events
 from weft.session.verdict import CallFindings, judge_call
+from weft.tool.files import make_temporary_prefix
 from weft.undo.context import UndoContext
 from weft.undo.recovery import recover_file_changes
 
 # The evidence comes from the store, which may hold sessions of others: nothing else is ended, created or removed.
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 _RECORD: Final = re.compile(r"tool_\w+\.exit")
-_TEMPORARY: Final = re.compile(r"\.[0-9a-f]{12}\.tmp")
+_TEMPORARY: Final = re.compile(r"[0-9a-f]{12}\.tmp")
 
 
 async def settle_calls(
@@ -152,7 +153,8 @@ def _remove_temporaries(files: Sequence[FileIntent]) -> None:
     """Remove the temporary files into which a tool wrote new content, and which it did not rename into place any more."""
     for file in files:
         parent, name = os.path.split(file.path)
+        prefix = make_temporary_prefix(name)
         with suppress(OSError):
             for found in os.listdir(parent):
-                if found.startswith(f".{name[:100]}.") and _TEMPORARY.fullmatch(found, len(name[:100]) + 1):
+                if found.startswith(prefix) and _TEMPORARY.fullmatch(found, len(prefix)):
                     os.unlink(os.path.join(parent, found))

@@ -103,3 +103,22 @@ def test_applying_a_change_twice_equals_applying_it_once(
 ) -> None:
     once = amend(json.dumps(value, indent=2), change)
     assert amend(once, change) == once
+
+
+def test_comments_after_the_last_member_take_no_time_to_read() -> None:
+    comments = "/* why */ " * 60
+    assert amend('{"a": 1 ' + comments + "}", {"b": 2}) == '{"a": 1,\n  "b": 2 ' + comments + "}"
+    assert amend('{"a": 1 ' + comments + ",}", {"b": 2}) == '{"a": 1 ' + comments + ',\n  "b": 2}'
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ('{"a": 1 /* one */, "b": 2}', '{ "b": 2}'),
+        ('{\n  "a": 1 // one\n  , "b": 2\n}', '{ "b": 2\n}'),
+        ('{"a": 1\n, "b": 2}', '{ "b": 2}'),
+        ('{"b": 2, "a": 1 /* one */}', '{"b": 2 /* one */}'),
+    ],
+)
+def test_a_removed_key_takes_its_comma_along(text: str, after: str) -> None:
+    assert amend(text, {"a": None}) == after

@@ -1,5 +1,6 @@
 """Instruction files: which are found, in which order, and which are not read in an untrusted project."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -238,3 +239,13 @@ def test_cached_instructions_are_not_fetched_again_and_failures_are_named(home: 
         ("https://x.test/a", "Known."),
         ("https://x.test/b", "[not read: it could not be fetched (WeftError)]"),
     ]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["{a,b}" * 800, "{a}" * 100_000, "a/" * 2000 + "b", "**/" * 1200 + "*.md", "*/" * 2000]
+)
+def test_a_pattern_of_any_length_matches_what_it_can(home: Home, pattern: str) -> None:
+    home.write(home.project / "opencode.json", json.dumps({"instructions": [pattern, "{b,a}/*.md"]}))
+    home.write(home.project / "a" / "one.md", "One.")
+    home.write(home.project / "b" / "two.md", "Two.")
+    assert read(home) == [("work/project/a/one.md", "One."), ("work/project/b/two.md", "Two.")]

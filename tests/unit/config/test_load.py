@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from weft.config.definitions import MAX_DIRECTORIES
 from weft.config.layer import ConfigOrigin
 from weft.config.load import LoadedConfig, load_config
 from weft.config.schema import AgentConfig, CommandConfig, CompactionConfig, McpLocalConfig
@@ -433,6 +434,19 @@ def test_a_broken_file_leaves_the_others_in_force(home: Any) -> None:
     loaded = home.load()
     assert themes(loaded) == "mine"
     assert [str(error) for error in loaded.problems] == [f"{broken}:2:10: a colon is missing after the key"]
+
+
+def test_a_link_to_a_large_tree_is_not_read_to_its_end(home: Any) -> None:
+    for number in range(MAX_DIRECTORIES + 10):
+        (home.root / "disk" / str(number)).mkdir(parents=True)
+        (home.root / "disk" / str(number) / "x.md").touch()
+    (home.project / ".opencode" / "command").mkdir(parents=True)
+    (home.project / ".opencode" / "command" / "all").symlink_to(home.root / "disk")
+    loaded = home.load()
+    assert [problem.reason for problem in loaded.problems] == [
+        "has more than 2,000 directories; the others are not read"
+    ]
+    assert len(loaded.config.command) < MAX_DIRECTORIES
 
 
 def test_a_strict_load_raises_the_first_problem(home: Any) -> None:

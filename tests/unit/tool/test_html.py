@@ -1,5 +1,7 @@
 """Convert pages to Markdown and to text."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,3 +136,23 @@ def test_arbitrary_text_is_read(pieces: list[str]) -> None:
 def test_a_page_made_to_be_slow_is_read_in_time(piece: str) -> None:
     """Each of these took the standard library's parser minutes at this length, or would have: longer than a test may take."""
     to_markdown(piece * (200_000 // len(piece)))
+
+
+@pytest.mark.parametrize(
+    ("html", "markdown"),
+    [
+        ("<html><head><title>T</title><body><p>The head was not closed", "The head was not closed"),
+        ("<head><noscript><p>no</p></noscript><title>T</title></head><p>It was", "It was"),
+        ('<svg width="1" /><p>After a picture', "After a picture"),
+        ("<svg><path/><svg/></svg>After nested ones", "After nested ones"),
+        ("<table><tr><td>A row</td>", "| A row |\n| --- |"),
+        ("Before a <td>cell", "Before a\n| cell |\n| --- |"),
+    ],
+)
+def test_text_after_markup_that_was_not_closed_is_kept(html: str, markdown: str) -> None:
+    assert to_markdown(html) == markdown
+
+
+@pytest.mark.parametrize("convert", [to_markdown, to_text])
+def test_a_character_reference_of_thousands_of_digits_is_read(convert: Callable[[str], str]) -> None:
+    assert convert(f"a &#{'1' * 5000}; b &#{'0' * 5000}65; c") == "a \ufffd b A c"

@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from given.damage import damaged_bytes
+from weft.tool.language_servers import to_uri
 from weft.tool.lsp.connection import FrameError, LspFrameReader, Message, to_frame
 from weft.tool.lsp.server import to_path
 
@@ -44,3 +46,8 @@ def test_whatever_a_language_server_sends_is_a_message_or_refused(raw: bytes, pl
 @example("file:///%00")
 def test_any_uri_is_a_path_or_none(uri: object) -> None:
     assert isinstance(to_path(uri), str | None)
+
+
+@pytest.mark.parametrize("path", ["/a b/#?%41.py", "/caf\xe9/\u540d.py", "/not-utf-8-\udce9.py"])
+def test_a_path_survives_as_a_uri(path: str) -> None:
+    assert to_path(to_uri(path)) == path

@@ -92,3 +92,11 @@ def test_a_text_is_replaced_or_refused_with_the_reason(content: str, old: str, r
     except ToolError:
         return
     assert "X" in changed
+
+
+@pytest.mark.timeout(10)
+def test_a_long_text_that_is_not_in_a_long_file_is_found_missing_soon() -> None:
+    lines = [f'    value_{number} = compute("x\\n", {number})  # why' for number in range(40_000)]
+    quoted = "\n".join(lines[9000:10_000]) + "\n    missing()\n "
+    with pytest.raises(ToolError, match="not found"):
+        edit.replace_match("\n".join(lines), quoted, "x")

@@ -96,6 +96,8 @@ class McpServerRunner:
         self._task = self._context.tasks.create_task(self._run(login))
         self._tasks.add(self._task)
         self._task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before it begins runs nothing of `_run`.
+        self._task.add_done_callback(self._forget_task)
 
     async def wait_until_settled(self) -> None:
         """Wait until it is connected or has failed."""
@@ -279,7 +281,9 @@ class McpServerRunner:
 
     def _fail(self, reason: str) -> None:
         self.failures += 1
-        delay = min(FIRST_RETRY_DELAY_SECONDS * 2 ** (self.failures - 1), MAX_RETRY_DELAY_SECONDS)
+        # Bounded before the multiplication: after a thousand failures, the power is too large for a float.
+        factor = min(2 ** (self.failures - 1), MAX_RETRY_DELAY_SECONDS / FIRST_RETRY_DELAY_SECONDS)
+        delay = FIRST_RETRY_DELAY_SECONDS * factor
         self._retry_at = asyncio.get_running_loop().time() + delay
         self._close(McpFailed(error=cut_middle(reason, MAX_REASON_LENGTH)))
 

@@ -126,7 +126,7 @@ class _StartedJob(Struct, kw_only=True):
     """A job, and while it is running, its record and task."""
 
     job: Job
-    record: JobRecord | None
+    record: JobRecord | None = None
     task: asyncio.Task[None] | None = None
 
 
@@ -149,17 +149,24 @@ class BackgroundJobs:
             raise ToolError(
                 f"There are {MAX_RUNNING_JOBS} jobs running in this session. Stop one of them first."
             )
+        # It counts before its record is written: other jobs may be started, and all may be stopped, meanwhile.
+        started_job = self._jobs[job.id] = _StartedJob(job=job)
         try:
-            record = (
-                await run_to_completion(asyncio.to_thread(write_record, self._record_directory, job))
-                if self._record_directory
-                else None
-            )
+            if self._record_directory:
+                await run_to_completion(self._write_record(started_job))
         except OSError as error:
+            self._jobs.pop(job.id, None)
             raise ToolError(f"The job could not be started: {error}") from error
-        started_job = _StartedJob(job=job, record=record)
-        self._jobs[job.id] = started_job
-        started_job.task = self._tasks.create_task(self._run_job(started_job, command))
+        except asyncio.CancelledError:
+            self._finish(started_job)
+            raise
+        if started_job.job.ended is None:
+            started_job.task = self._tasks.create_task(self._run_job(started_job, command))
+        else:
+            self._finish(started_job)
+
+    async def _write_record(self, started_job: _StartedJob) -> None:
+        started_job.record = await asyncio.to_thread(write_record, self._record_directory, started_job.job)
 
     def list(self, session: SessionID) -> list[Job]:
         """Return the jobs of a session, oldest first, including those that have ended."""
@@ -178,7 +185,7 @@ class BackgroundJobs:
         if started_job.task is not None:
             started_job.task.cancel()
             await asyncio.wait([started_job.task])
-            self._finish(started_job)  # it was stopped before it started
+        self._finish(started_job)  # it was stopped before it started
         return started_job.job
 
     async def end(self, *sessions: SessionID) -> None:
