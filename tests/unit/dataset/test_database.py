@@ -184,6 +184,7 @@ def test_every_documented_column_can_be_selected(dataset: Dataset) -> None:
         "select * from pragma_table_info('stored_steps')",
         "select name from sqlite_master",
         "explain delete from stored_steps",
+        "select '\ud800'",
     ],
 )
 def test_only_reading_statements_are_allowed(dataset: Dataset, sql: str) -> None:
