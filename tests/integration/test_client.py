@@ -366,13 +366,16 @@ async def test_a_terminal_is_read_and_typed_into(tmp_path: Path) -> None:
         terminals = served.api.terminals
         pty = await terminals.create_pty(PtyInput(command="/bin/cat", args=(), cwd=str(tmp_path)))
         async with terminals.open_screen(pty.id) as screen, asyncio.timeout(60):
-            await screen.write(b"hello\n")
+            for typed in (b"h\xc3", b"\xa9llo\n"):  # a letter in two pieces
+                await screen.write(typed)
             said = b""
-            while said.count(b"hello") < 2:  # as typed, and as printed by cat
+            while said.count("héllo".encode()) < 2:  # as typed, and as printed by cat
                 said += await screen.read()
+                assert "\ufffd".encode() not in said
             await screen.write(b"\x04")
             while await screen.read():
                 pass
+            await screen.write(b"too late")
         await terminals.remove_pty(pty.id)
 
 
