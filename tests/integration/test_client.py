@@ -1,6 +1,7 @@
 """Our client against our server over real HTTP: cancelled, restarted, gone, or of a newer version."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from weft.errors import (
     UnsupportedError,
 )
 from weft.host.clock import SystemClock
+from weft.local.open import OpenOptions, open_directory
 from weft.local.permissions import PermissionSettings
 from weft.model.event import PartUpdated, SessionCreated, SessionIdled, SessionUpdated
 from weft.model.event_wire import RESYNC, UnknownEvent
@@ -366,13 +368,16 @@ async def test_a_terminal_is_read_and_typed_into(tmp_path: Path) -> None:
         terminals = served.api.terminals
         pty = await terminals.create_pty(PtyInput(command="/bin/cat", args=(), cwd=str(tmp_path)))
         async with terminals.open_screen(pty.id) as screen, asyncio.timeout(60):
-            await screen.write(b"hello\n")
+            for typed in (b"h\xc3", b"\xa9llo\n"):  # a letter in two pieces
+                await screen.write(typed)
             said = b""
-            while said.count(b"hello") < 2:  # as typed, and as printed by cat
+            while said.count("héllo".encode()) < 2:  # as typed, and as printed by cat
                 said += await screen.read()
+                assert "\ufffd".encode() not in said
             await screen.write(b"\x04")
             while await screen.read():
                 pass
+            await screen.write(b"too late")
         await terminals.remove_pty(pty.id)
 
 
@@ -410,6 +415,17 @@ async def test_a_terminal_is_not_opened_on_what_does_not_answer_as_a_server_does
         assert refused.value.hint == hint
         await ended.wait()
         await connection.close()
+
+
+async def test_a_search_finds_as_many_lines_as_were_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "many.txt").write_text("warp\n" * 300)
+    options = OpenOptions(directory=str(tmp_path), env=dict(os.environ), store="memory:")
+    async with (
+        open_server(lambda _: open_directory(options), default_directory=str(tmp_path)) as url,
+        open_remote(url, env={}) as api,
+    ):
+        for limit, found in ((0, 0), (3, 3), (40, 40), (1000, 200)):
+            assert len(await api.files.find_text("warp", limit=limit)) == found
 
 
 async def test_two_clients_that_join_a_run_both_receive_its_events() -> None:

@@ -226,6 +226,14 @@ def test_invalid_directories_are_refused(server: ProjectServer, directory: str) 
     assert server.get_refusal(answer)[0] in (400, 403, 404)
 
 
+def test_a_query_and_a_path_that_cannot_be_encoded_are_refused(server: ProjectServer) -> None:
+    statement = server.client.post("/weft/sql", content=b'{"sql": "select \'\\ud800\'"}', headers=JSON)
+    assert server.get_refusal(statement) == (400, "InvalidInputError")
+    for path in ("blame", "file-log"):
+        response = server.client.get(f"/weft/{path}?path=a%00b")
+        assert server.get_refusal(response) == (403, "OutsideError"), path
+
+
 def test_removing_a_session_during_a_stream_affects_nothing_else(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
         gone, other = server.post("/session", {})["id"], server.post("/session", {})["id"]

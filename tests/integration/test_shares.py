@@ -17,6 +17,7 @@ from weft.errors import (
     NotFoundError,
     SharingDisabledError,
     SharingError,
+    StoreError,
 )
 from weft.maintenance.migrate import migrate
 from weft.model.event import SessionWarned
@@ -29,6 +30,7 @@ from weft.provider.contract import ModelRequest
 from weft.provider.scripted import Say, UseTool
 from weft.share.contract import ShareSettings
 from weft.share.records import RECORDS_KEY
+from weft.store.contract import Key
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.transfer.document import to_document
@@ -318,6 +320,41 @@ async def test_a_share_that_cannot_be_filled_is_revoked(shares: ShareServer) -> 
         with pytest.raises(SharingError):
             await here.api.sharing.share(session.id)
         assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
+
+
+class FailingStore(MemoryStore):
+    """Reads no messages while it is away, and keeps no new share while it is full."""
+
+    is_away = False
+    is_full = False
+
+    async def update_value(self, key: Key, *given: Any, **more: Any) -> Any:
+        if self.is_full and key == RECORDS_KEY:
+            raise StoreError("full")
+        return await super().update_value(key, *given, **more)
+
+    async def list_messages(self, *given: Any, **more: Any) -> Any:
+        if self.is_away:
+            raise StoreError("away")
+        return await super().list_messages(*given, **more)
+
+
+async def test_a_share_that_the_store_fails_is_revoked(shares: ShareServer) -> None:
+    store = FailingStore()
+    async with engine(shares, store=store) as here:
+        session = await here.api.create_session(SessionInput())
+        store.is_away = True
+        with pytest.raises(StoreError):
+            await here.api.sharing.share(session.id)
+        store.is_away = False
+        assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
+        store.is_full = True
+        with pytest.raises(StoreError):
+            await here.api.sharing.share(session.id)
+        store.is_full = False
+        assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
+        await here.api.sharing.share(session.id)
+        assert len(shares.shares) == 1
 
 
 async def test_items_that_could_not_be_sent_are_sent_with_the_next_change(shares: ShareServer) -> None:

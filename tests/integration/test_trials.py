@@ -342,6 +342,7 @@ async def test_a_judge_ranks_the_trials_and_its_cost_is_counted(harness: TrialHa
     ("input", "error"),
     [
         (TrialInput(prompt=prompt("go"), count=99), InvalidInputError),
+        (TrialInput(prompt=prompt("go"), count=10**100), InvalidInputError),  # more than memory holds
         (
             TrialInput(
                 prompt=prompt("go"), variants=(Variant(model=ModelRef(provider_id="no", model_id="such")),)

@@ -26,12 +26,14 @@ def locate_file(root: str, directory: str, path: str) -> str:
 
     Raise `OutsideError` if it does not lie there, `InvalidInputError` if it is the top itself.
     """
+    if "\0" in path:  # no file has such a name
+        raise OutsideError(path)
     top = os.path.realpath(root)
     whole = os.path.join(directory, path)
     try:
         # The file itself may be a link. Its directory decides where it lies.
         real = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
-    except ValueError:  # a NUL byte
+    except ValueError:  # half a surrogate pair
         raise OutsideError(path) from None
     real = os.path.normpath(real)
     if real == top:

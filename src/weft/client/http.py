@@ -474,7 +474,9 @@ def _parse_answer(body: bytes) -> tuple[str, dict[str, Any]]:
 def _format_issue(issue: Any) -> str:
     if not isinstance(issue, dict):
         return str(issue)
-    return f"{'.'.join(str(each) for each in issue.get('path', ()))}: {issue.get('message', 'is not valid')}"
+    path = issue.get("path")
+    names = path if isinstance(path, list) else [path or ""]
+    return f"{'.'.join(map(str, names))}: {issue.get('message', 'is not valid')}"
 
 
 def _get_first_line(data: dict[str, Any]) -> str:

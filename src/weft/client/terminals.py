@@ -1,6 +1,7 @@
 """Terminals over HTTP, with their screens over a websocket."""
 
 import asyncio
+import codecs
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -117,6 +118,8 @@ class RemoteScreen:
         self._writer = writer
         self._ws = WSConnection(ConnectionType.CLIENT)
         self._ended = False
+        # A character that is typed in two pieces is sent whole.
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     async def shake_hands(self, host: str, path: str, headers: list[tuple[bytes, bytes]]) -> None:
         self._writer.write(self._ws.send(Request(host=host, target=path, extra_headers=headers)))
@@ -148,7 +151,9 @@ class RemoteScreen:
         return b""
 
     async def write(self, typed: bytes) -> None:
-        self._writer.write(self._ws.send(TextMessage(data=typed.decode(errors="replace"))))
+        if self._ended:
+            return
+        self._writer.write(self._ws.send(TextMessage(data=self._decoder.decode(typed))))
         await self._writer.drain()
 
     async def close(self) -> None:

@@ -296,8 +296,11 @@ class RemoteFiles:
         return await self._connection.send(get("/file/status"), list[FileChange])
 
     async def find_text(self, pattern: str, *, limit: int = 10) -> list[TextMatch]:
-        found: list[TextMatch] = await self._connection.send(get("/find", pattern=pattern), list[TextMatch])
-        return found[:limit]
+        if limit < 1:
+            return []
+        request = get("/find", pattern=pattern, limit=min(limit, MAX_FILES))
+        found: list[TextMatch] = await self._connection.send(request, list[TextMatch])
+        return found[:limit]  # OpenCode 1.1.34 ignores the limit
 
     async def find_files(self, query: str, *, kind: Kind | None = None, limit: int = 100) -> list[str]:
         if limit < 1:

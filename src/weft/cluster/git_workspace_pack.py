@@ -127,7 +127,7 @@ def decode_objects(raw: bytes, where: str) -> Iterator[PackedObject]:
             end = content.index(b"\n", position)
             kind, oid, length = content[position:end].split(b" ")
             position = end + 1 + int(length)
-            if position > len(content):
+            if not end < position <= len(content):
                 raise BundleError(where, "it is truncated")
             yield PackedObject(KINDS[kind], oid.decode(), content[end + 1 : position])
     except (zlib.error, ValueError, KeyError) as error:

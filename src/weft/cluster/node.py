@@ -20,6 +20,7 @@ from weft.cluster.principal_view import PrincipalView, is_for_administrator, to_
 from weft.errors import (
     CursorLostError,
     DirectoryNotServedError,
+    DocumentError,
     NewerFormatError,
     NotFoundError,
     SessionBusyError,
@@ -175,7 +176,10 @@ class ClusterNode:
             raise
 
     def _track(self, logged: LoggedEvent) -> None:
-        event = event_from_json(logged.body)
+        try:
+            event = event_from_json(logged.body)
+        except DocumentError:
+            return  # a newer node may have kinds of status that we do not know
         assert isinstance(event, StatusChanged)
         if isinstance(event.status, Idle):
             self._statuses.pop(event.session_id, None)

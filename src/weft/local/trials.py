@@ -119,6 +119,9 @@ class LocalTrials:
                 "store", "trials need a store that outlives the process", hint="leave out memory:"
             )
         variants = input.variants or (Variant(),)
+        number = len(variants) * input.count
+        if not 1 <= number <= MAX_TRIALS:
+            raise InvalidInputError("count", f"{number} trials at a time; at most {MAX_TRIALS} are possible")
         prompts = [
             replace(
                 input.prompt,
@@ -129,10 +132,6 @@ class LocalTrials:
             for variant in variants
             for _ in range(input.count)
         ]
-        if not 1 <= len(prompts) <= MAX_TRIALS:
-            raise InvalidInputError(
-                "count", f"{len(prompts)} trials at a time; at most {MAX_TRIALS} are possible"
-            )
         for prompt in prompts:
             choose_models(self._runtime, prompt, ())
         return prompts

@@ -18,7 +18,8 @@ MAX_HIGHLIGHTED: Final = 100_000
 CONTEXT_LINES: Final = 3
 MAX_DIFF_ROWS: Final = 2000
 _LANGUAGE: Final = re.compile(r"[\w+#.-]{1,30}")
-_HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
+# Python refuses to convert thousands of digits.
+_HUNK: Final = re.compile(r"@@ -(\d{1,18})(?:,\d+)? \+(\d{1,18})(?:,\d+)? @@")
 
 
 def render_code(code: str, language: str) -> Html:

@@ -114,9 +114,13 @@ class MarkdownStream:
         if code_start is None:
             self._code_sent = None
             return MarkdownTail(html=render_block(source))
+        if self._code_sent is None:
+            code = source[code_start:].removesuffix(
+                "\n"
+            )  # `render_code` leaves that out, so it follows later
+            self._code_sent = code_start + len(code)
+            return MarkdownTail(html=render_code(code, ""))
         sent, self._code_sent = self._code_sent, len(source)
-        if sent is None:
-            return MarkdownTail(html=render_code(source[code_start:], ""))
         return MarkdownTail(append=source[sent:])
 
     def finish(self) -> list[Html]:

@@ -384,7 +384,7 @@ class GrowingView:
     """The blocks of a text that is being written, and the text that was added since the page was last updated."""
 
     def __init__(self, part: TextPart | ReasoningPart) -> None:
-        self._part = part
+        self.part = part
         self._length = len(part.text)
         self._stream = MarkdownStream(part.text)
         self._stream.settle()
@@ -402,9 +402,9 @@ class GrowingView:
         blocks = tuple(self._stream.settle())
         tail: MarkdownTail = self._stream.tail()
         return PartGrowth(
-            session_id=self._part.session_id,
-            message_id=self._part.message_id,
-            part_id=self._part.id,
+            session_id=self.part.session_id,
+            message_id=self.part.message_id,
+            part_id=self.part.id,
             at=at,
             blocks=blocks,
             tail=tail.html,

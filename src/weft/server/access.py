@@ -15,17 +15,25 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 
 from weft.api.tokens import TokenCheck
-from weft.errors import DirectoryNotServedError, InvalidInputError
+from weft.errors import DirectoryNotServedError, InvalidInputError, StoreError, WeftError
 from weft.model.principal import ADMINISTRATOR, Caller
 from weft.model.project import Project, is_within
 from weft.server.metrics import UNKNOWN_ROUTE, RequestRecord
-from weft.server.page_login import COOKIE_HEADER, PAGE_HEADER, TOO_MANY_ATTEMPTS, PageLogins, is_page_path
+from weft.server.page_login import (
+    COOKIE_HEADER,
+    PAGE_HEADER,
+    STORE_AWAY,
+    TOO_MANY_ATTEMPTS,
+    PageLogins,
+    is_page_path,
+)
 from weft.server.response import (
     ErrorResponse,
     Receive,
     Scope,
     Send,
     add_headers,
+    make_error_response,
     read_headers,
     send_error,
     send_preflight,
@@ -148,6 +156,11 @@ def to_refusal(message: str) -> ErrorResponse:
     return ErrorResponse(status=UNAUTHORIZED, name="UnauthorizedError", message=message)
 
 
+def to_check_error(error: WeftError) -> ErrorResponse:
+    """Return the response for an error of the checks. A caller that is not known yet learns nothing about the store."""
+    return STORE_AWAY if isinstance(error, StoreError) else make_error_response(error)
+
+
 def get_caller(scope: Scope) -> Caller:
     """Return the caller of a request. A caller that was let through without a token is the administrator."""
     caller: Caller = scope.get(CALLER, ADMINISTRATOR)
@@ -253,7 +266,13 @@ class AccessMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._serve_request(scope, receive, _RecordedSend(scope, send, self._record).send)
+            recorded = _RecordedSend(scope, send, self._record)
+            try:
+                await self._serve_request(scope, receive, recorded.send)
+            except WeftError as error:  # of the checks: the application answers its own
+                if recorded.has_started:
+                    raise
+                await send_error(recorded.send, to_check_error(error))
         elif scope["type"] == "websocket":
             await self._serve_socket(scope, receive, send)
         else:
@@ -306,6 +325,8 @@ class AccessMiddleware:
             caller = await self._callers.find(token)
         except InvalidInputError:
             return None, to_refusal("the token has expired")
+        except StoreError as error:
+            return None, to_check_error(error)
         if caller is None:
             return None, to_refusal("the token is not valid: it is unknown, or was revoked")
         return caller, None
@@ -387,10 +408,12 @@ class _RecordedSend:
         self._scope = scope
         self._send = send
         self._record = record
+        self.has_started = False
         self._started = asyncio.get_running_loop().time()
 
     async def send(self, message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
+            self.has_started = True
             seconds = asyncio.get_running_loop().time() - self._started
             self._record(self._scope, message["status"], seconds)
         await self._send(message)

@@ -288,8 +288,10 @@ class Directories:
         idle_seconds = self._options.idle_seconds if for_seconds is None else for_seconds
         closed: list[str] = []
         for directory, opened in self.list_open().items():
-            # Close each right after the decision: closing takes time, and others may become busy meanwhile.
-            if await opened.is_idle(for_seconds=idle_seconds) and await self.close(directory):
+            # Close each right after the decision: closing takes time, and others may become busy, or be opened again, meanwhile.
+            is_idle = await opened.is_idle(for_seconds=idle_seconds)
+            entry = self._entries.get(directory)
+            if is_idle and entry is not None and entry.opened is opened and await self.close(directory):
                 closed.append(directory)
         return closed
 

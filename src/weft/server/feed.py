@@ -8,7 +8,7 @@ of `view`s is our page: it receives text as rendered blocks, and only the messag
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -23,6 +23,7 @@ from weft.model.event import (
     PartGrew,
     PartRemoved,
     PartUpdated,
+    SessionDeleted,
     SessionDiffed,
 )
 from weft.model.event_wire import encode_event
@@ -216,7 +217,7 @@ class GrowingPart:
 
     def __init__(self, part: TextPart | ReasoningPart) -> None:
         self.next_at = 0.0
-        self._part = part
+        self.part = part
         self._pieces = [part.text]
         self._length = self._sent = len(part.text)
 
@@ -230,13 +231,29 @@ class GrowingPart:
         """Return the whole part."""
         text = "".join(self._pieces)
         self._pieces = [text]
-        return replace(self._part, text=text)
+        return replace(self.part, text=text)
 
     def to_event(self) -> PartUpdated:
         """Return the whole part, with the text that was added since the last call."""
         part = self.to_part()
         delta, self._sent = part.text[self._sent :], self._length
         return PartUpdated(part=part, delta=delta)
+
+
+def list_gone(event: Event, growing: Mapping[PartID, GrowingPart | GrowingView]) -> list[PartID]:
+    """Return the growing parts that an event removes, alone or with their message or session."""
+    match event:
+        case PartRemoved(part_id=id):
+            return [id] if id in growing else []
+        case MessageRemoved(session_id=session, message_id=message):
+            removed = session, message
+            return [
+                id for id, each in growing.items() if (each.part.session_id, each.part.message_id) == removed
+            ]
+        case SessionDeleted(info=info):
+            return [id for id, each in growing.items() if each.part.session_id == info.id]
+        case _:
+            return []
 
 
 class ViewWriter:
@@ -295,7 +312,10 @@ class ViewWriter:
             self._put(_encode_view("weft.part.updated", properties), part.session_id)
 
     def add(self, event: Event) -> None:
-        """Send an event that is not about a part. Texts of changed files are left out: a page asks for them."""
+        """Send an event other than a new text or a part. Texts of changed files are left out: a page asks for them."""
+        for part in list_gone(event, self._growing):
+            del self._growing[part]
+            self._changed.pop(part, None)
         self.flush()
         match event:
             case MessageUpdated(info=info):
@@ -417,10 +437,13 @@ class EventFeed:
                     self._views.update(event)
                 return
             case PartRemoved(part_id=part):
-                self._growing_parts.pop(part, None)
-                self._changed_parts.pop(part, None)
+                self._unknown_parts.pop(part, None)
             case _:
-                self._send_whole_parts()  # keep the text before the events that follow it
+                pass
+        for gone in list_gone(event, self._growing_parts):
+            del self._growing_parts[gone]
+            self._changed_parts.pop(gone, None)
+        self._send_whole_parts()  # keep the text before the events that follow it
         self._put(encode_event(event), audience, relayed=relayed, id=id)
         if has_views:
             self._views.add(event)
@@ -437,8 +460,10 @@ class EventFeed:
         return True
 
     def add_part(self, id: PartID, part: AnyPart | None) -> None:
-        """Add the part that was asked for, as it is stored; None if it is gone."""
-        grown = self._unknown_parts.pop(id, [])
+        """Add the part that was asked for, as it was stored; None if it is gone. An update that came meanwhile is newer."""
+        grown = self._unknown_parts.pop(id, None)
+        if grown is None:
+            return
         if isinstance(part, TextPart | ReasoningPart) and part.time and part.time.end is None:
             self._growing_parts[id] = GrowingPart(part)
             for growth in grown:

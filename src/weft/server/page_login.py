@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from weft.api.tokens import EndedLogins
+from weft.errors import InvalidInputError, StoreError
 from weft.model.wire import encode
 from weft.server.request import BodyTooLargeError, read_body
 from weft.server.response import ErrorResponse, Receive, Scope, Send, read_headers, send_error
@@ -50,6 +51,9 @@ TOO_MANY_ATTEMPTS: Final = ErrorResponse(
     status=429,
     name="TooManyAttemptsError",
     message="too many wrong passwords came from this address: wait a few seconds and try again",
+)
+STORE_AWAY: Final = ErrorResponse(
+    status=507, name="StoreError", message="the store of the server does not answer now: try again"
 )
 WRONG_METHOD: Final = ErrorResponse(
     status=405, name="MethodError", message=f"{LOGIN_PATH} accepts GET, POST and DELETE only"
@@ -186,20 +190,23 @@ class LoginEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)
-        match scope["method"]:
-            case "GET" | "HEAD":
-                await self._answer(send, await self._logins.find(headers))
-            case "POST":
-                await self._log_in(scope, receive, send, headers)
-            case "DELETE":
-                await self._log_out(send, headers)
-            case _:
-                await send_error(send, WRONG_METHOD)
+        try:
+            match scope["method"]:
+                case "GET" | "HEAD":
+                    await self._answer(send, await self._logins.find(headers))
+                case "POST":
+                    await self._log_in(scope, receive, send, headers)
+                case "DELETE":
+                    await self._log_out(send, headers)
+                case _:
+                    await send_error(send, WRONG_METHOD)
+        except StoreError:
+            await send_error(send, STORE_AWAY)
 
     async def _log_in(self, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str]) -> None:
         try:
             input = msgspec.json.decode(await read_body(receive, dict(headers)), type=LoginInput)
-        except (msgspec.DecodeError, UnicodeDecodeError, BodyTooLargeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, BodyTooLargeError, InvalidInputError):
             await send_error(send, NOT_A_LOGIN)
             return
         if self._logins.password is None:

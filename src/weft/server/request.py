@@ -16,8 +16,9 @@ MAX_BODY_BYTES: Final = 32 * 1024 * 1024
 MAX_LENGTH_DIGITS: Final = 20
 MAX_DEPTH: Final = 64
 MAX_QUERY_FIELDS: Final = 64
-# Possessive quantifiers: with backtracking a long string costs seconds.
-JSON_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# Possessive quantifiers: with backtracking a long string costs seconds. A string without an end reaches to the end of the
+# text: otherwise the search would start again at each of its escaped quotes.
+JSON_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 OPENING_BRACKETS: Final = b"[{"
 MISSING_FIELD: Final = re.compile(r"Object missing required field `(\w+)`")
 WRONG_TYPE: Final = re.compile(r"Expected (.+?)(?:, got `str`)? - at `\$\.(\w+)`")

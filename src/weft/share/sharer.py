@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from weft.bus import Bus
-from weft.errors import ConflictError, InvalidInputError, NotFoundError, SharingError, WeftError
+from weft.errors import ConflictError, InvalidInputError, NotFoundError, WeftError
 from weft.host.tasks import open_tasks
 from weft.model.event import SessionWarned
 from weft.model.ids import SessionID, check_id
@@ -209,12 +209,12 @@ class Sharer:
             server=server,
             listed=server == context.settings.server,
         )
-        await self._records.add(record)
         try:
+            await self._records.add(record)
             await self._sync.send(record)
-        except SharingError:
+        except WeftError:  # of the other server or of the store, or of a session that cannot be read
             self._sync.forget(record.session_id)
-            with suppress(SharingError):
+            with suppress(WeftError):
                 await self._revoker.revoke(record)
             raise
         return record

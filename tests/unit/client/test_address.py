@@ -79,5 +79,7 @@ def test_errors_of_opencode_are_understood() -> None:
     assert isinstance(error_of(500, busy), SessionBusyError)
     wrong = error_of(400, b'{"data":{},"error":[{"path":["parts"],"message":"Required"}],"success":false}')
     assert str(wrong) == "request: parts: Required"
+    for path in (b"null", b"7", b'"parts"'):
+        assert isinstance(error_of(400, b'{"error":[{"path":%b}]}' % path), InvalidInputError)
     assert isinstance(error_of(401, b"Unauthorized"), NotPermittedError)
     assert isinstance(error_of(500, b"<html>"), ServerError)

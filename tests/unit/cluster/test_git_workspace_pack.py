@@ -1,5 +1,8 @@
 """The files of a session as they are stored for other nodes: pieces that can be checked, and a limit."""
 
+import zlib
+from itertools import islice
+
 import pytest
 
 from weft.cluster.git_workspace_pack import (
@@ -33,6 +36,11 @@ def test_a_damaged_piece_is_refused(cut: int) -> None:
     damaged = raw[:cut] if cut <= 0 else raw[cut:]
     with pytest.raises(BundleError, match=r"pack: it is (damaged|truncated)"):
         list(decode_objects(damaged, "pack"))
+
+
+def test_an_object_of_negative_length_is_refused() -> None:
+    with pytest.raises(BundleError, match="truncated"):
+        list(islice(decode_objects(zlib.compress(b"blob 1 -11\nwords"), "pack"), 1000))
 
 
 def test_a_missing_or_changed_piece_is_named_with_a_hint() -> None:

@@ -1,13 +1,15 @@
 """The rules of the inbox: what is given back, what is answered, and outcomes that are the same on the other side."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
 
 from given.engine import InstantClock
 from weft.cluster.inbox import MAX_TRIES, Inbox, choose_fate, is_interrupted
-from weft.cluster.node import is_served
+from weft.cluster.node import ClusterNode, is_served
 from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error, encode_value
 from weft.errors import (
     ConflictError,
@@ -22,8 +24,12 @@ from weft.errors import (
 )
 from weft.host.clock import SystemClock
 from weft.host.tasks import open_tasks
+from weft.model.event import StatusChanged
+from weft.model.event_wire import encode_event
 from weft.model.ids import SessionID
-from weft.store.cluster import Delivery, DeliveryState, NewDelivery
+from weft.model.session import Busy
+from weft.store.cluster import Delivery, DeliveryState, NewDelivery, NodeRecord
+from weft.store.event_log import EventLog, LoggedEvent
 
 SESSION = SessionID("ses_1")
 
@@ -255,3 +261,37 @@ async def test_a_failed_delivery_is_retried_when_sent_again_and_a_successful_one
             assert await inbox.call(SESSION, "abort", {}, directory="/work", key="k") is True
         working.cancel()
     assert done == ["k", "k/2"]
+
+
+class WrittenLog:
+    """A log with a few events that nothing is added to."""
+
+    cluster = None
+    poll_seconds = 60.0
+
+    def __init__(self, *bodies: bytes) -> None:
+        self._events = [
+            LoggedEvent(position, "other", "/work", SESSION, body, 0.0)
+            for position, body in enumerate(bodies, start=1)
+        ]
+
+    @asynccontextmanager
+    async def listen(self, _: Callable[[], None]) -> AsyncIterator[None]:
+        yield
+
+    async def read(self, after: int, *, limit: int) -> list[LoggedEvent]:
+        return self._events[after : after + limit]
+
+
+async def test_a_status_that_only_a_newer_node_knows_does_not_stop_the_others() -> None:
+    newer = b'{"type":"session.status","properties":{"sessionID":"ses_1","status":{"type":"napping"}}}'
+    busy = encode_event(StatusChanged(session_id=SESSION, status=Busy()))
+    record = NodeRecord("node_1", "me", "n", "", "1", ("/work",))
+    node = ClusterNode(cast("EventLog", WrittenLog(newer, busy)), SystemClock(), record, print)
+    delivered: list[bytes] = []
+    following = asyncio.ensure_future(node.follow(lambda shared: delivered.append(shared.body)))
+    await asyncio.wait((following,), timeout=0.1)
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+    assert delivered == [newer, busy]

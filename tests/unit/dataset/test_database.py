@@ -71,6 +71,12 @@ def test_stored_tables_change_only_with_the_version(dataset: Dataset, tmp_path: 
     assert [sql for (sql,) in rows] == (GOLDEN / f"v{DATASET_VERSION}.sql").read_text().splitlines()
 
 
+def test_a_time_that_no_column_can_hold_is_the_largest_there_is(dataset: Dataset) -> None:
+    session = make_session(1, updated=10**30)
+    dataset.put_session(session, make_history(session, "1"))
+    assert ask(dataset, "select updated from sessions") == ((2**63 - 1,),)
+
+
 def test_only_changed_sessions_are_stale(dataset: Dataset) -> None:
     one, two = make_session(1), make_session(2)
     assert dataset.find_stale([one, two]) == [one, two]
@@ -184,6 +190,7 @@ def test_every_documented_column_can_be_selected(dataset: Dataset) -> None:
         "select * from pragma_table_info('stored_steps')",
         "select name from sqlite_master",
         "explain delete from stored_steps",
+        "select '\ud800'",
     ],
 )
 def test_only_reading_statements_are_allowed(dataset: Dataset, sql: str) -> None:

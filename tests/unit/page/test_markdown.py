@@ -174,7 +174,8 @@ def test_only_added_code_is_sent_while_a_block_grows() -> None:
     stream.feed("y = ")
     stream.feed("2\n")
     tail = stream.tail()
-    assert (tail.html, tail.append) == (None, "y = 2\n")
+    # The end of the last line is not shown, so it is sent with the line that follows it.
+    assert (tail.html, tail.append) == (None, "\ny = 2\n")
     stream.feed("```\n\nend\n")
     assert [Elements(block).text for block in stream.settle()] == ["pyx = 1\ny = 2"]
     assert stream.tail().html == "<p>end</p>"

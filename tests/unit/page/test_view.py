@@ -148,6 +148,10 @@ def test_a_growing_text_is_sent_as_blocks_that_follow_the_sent_ones() -> None:
     )
 
 
+def test_a_diff_with_an_absurd_line_number_is_not_read() -> None:
+    assert parse_diff(f"@@ -{'9' * 5000} +1 @@\n-a") == []
+
+
 def test_a_diff_omits_unchanged_lines() -> None:
     before = "".join(f"line {number}\n" for number in range(20))
     rows = compare_texts(before, before.replace("line 10", "LINE 10"))

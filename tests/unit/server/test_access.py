@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.errors import DirectoryNotServedError
+from weft.errors import DirectoryNotServedError, StoreError
 from weft.model.ids import ProjectID
 from weft.model.principal import ADMINISTRATOR, Caller
 from weft.model.project import Project, ProjectTime
@@ -283,6 +283,66 @@ async def test_a_streamed_response_ends_when_its_token_is_revoked(monkeypatch: p
     }
     await middleware(scope, receive, send)
     assert [(each["body"], each["more_body"]) for each in sent[1:]] == [(b"one", True), (b"", False)]
+
+
+class AwayStore:
+    """Knows nothing while the store does not answer."""
+
+    async def find_caller(self, secret: str) -> Caller | None:
+        raise StoreError(f"/home/ada/weft.db is locked, so {len(secret)} characters mean nothing")
+
+    async def find_share_owner(self, share: str) -> Caller | None:
+        raise StoreError(f"/home/ada/weft.db is locked: {share}")
+
+    async def is_ended(self, login: str) -> bool:
+        raise StoreError(f"/home/ada/weft.db is locked: {login}")
+
+    async def end(self, login: str, expires: int) -> None:
+        raise StoreError(f"/home/ada/weft.db is locked: {login} {expires}")
+
+
+@pytest.mark.parametrize("kind", ["token", "cookie", "share", "socket", "login"])
+async def test_an_answer_says_that_the_store_is_away_and_not_why(kind: str) -> None:
+    logins, sent = PageLogins("s3cret", lambda: 0, AwayStore()), list[dict[str, Any]]()
+    login = LoginEndpoint(logins, Tickets(), PasswordAttempts())
+
+    async def get_app(caller: Caller) -> Any:
+        raise AssertionError(f"nobody knows {caller}")
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect" if kind == "socket" else "http.request", "body": b""}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    middleware = AccessMiddleware(
+        login,
+        AccessPolicy(password="s3cret", open_to_all="/s/"),
+        Tickets(),
+        logins=logins,
+        attempts=PasswordAttempts(),
+        on_request=lambda _: None,
+        route_paths={},
+        callers=Callers(AwayStore(), get_app),
+    )
+    cookie, bearer = ("cookie", f"weft={logins.make()}"), ("authorization", "Bearer weft_t")
+    paths = {"share": "/s/0123", "login": LOGIN_PATH}
+    headers = [
+        ("host", "localhost"),
+        *({"cookie": [cookie], "login": [cookie], "share": []}.get(kind, [bearer])),
+    ]
+    scope: Scope = {
+        "type": "websocket" if kind == "socket" else "http",
+        "method": "GET",
+        "path": paths.get(kind, "/session"),
+        "query_string": b"",
+        "client": ("192.0.2.7", 1),
+        "headers": [(name.encode(), value.encode()) for name, value in headers],
+        "extensions": {"websocket.http.response": {}},
+    }
+    await middleware(scope, receive, send)
+    assert [each["status"] for each in sent if "status" in each] == [507]
+    assert b"weft.db" not in sent[-1]["body"]
 
 
 def make_project(worktree: str, *sandboxes: str) -> Project:

@@ -204,6 +204,22 @@ async def test_a_run_that_begins_while_others_are_closed_continues() -> None:
         assert set(await busy.api.list_status()) == {session}
 
 
+async def test_a_directory_that_was_opened_again_while_others_are_closed_stays_open() -> None:
+    doors = CountingOpener()
+    async with open_directories(doors, rest=-1) as directories:
+        for directory in ("/slow", "/again"):
+            await directories.get(directory)
+        doors.gates["close /slow"] = asyncio.Event()
+        closing = asyncio.ensure_future(directories.close_idle())
+        await let_tasks_run()
+        await directories.close("/again")
+        opened = await directories.get("/again")
+        with opened.use():
+            doors.gates["close /slow"].set()
+            assert await closing == ["/slow"]
+            assert directories.list_open() == {"/again": opened}
+
+
 async def test_an_event_that_cannot_be_sent_is_noted_and_the_next_one_is_sent() -> None:
     noted: list[str] = []
     async with asyncio.timeout(30), open_directories(CountingOpener(), note=noted.append) as directories:

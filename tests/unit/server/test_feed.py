@@ -5,13 +5,15 @@ import json
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from given.conversation import SESSION, ids
 from weft.errors import StoreError
-from weft.model.event import Event, PartGrew, PartUpdated, SessionIdled
+from weft.model.event import Event, MessageRemoved, PartGrew, PartUpdated, SessionDeleted, SessionIdled
 from weft.model.event_wire import encode_event
-from weft.model.ids import MessageID, PartID
+from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import Span, TextPart
+from weft.model.session import SessionInfo, SessionTime
 from weft.server import feed as feeds
 from weft.server import streams
 from weft.server.feed import EventCounter, EventFeed, Signal, StreamStyle
@@ -19,6 +21,7 @@ from weft.server.streams import ServerEventStream
 
 DELTAS = StreamStyle(granularity="deltas", wrapped=False)
 WHOLE = StreamStyle(granularity="whole", wrapped=False)
+VIEW_OF_SESSION = StreamStyle(granularity="view", wrapped=False, sessions=frozenset({SESSION}))
 PART = TextPart(**ids("A1", 1), text="Hel", time=Span(start=1))
 
 
@@ -315,6 +318,39 @@ async def test_a_part_that_began_before_anybody_listened_is_completed_from_the_s
     feed.add(idle())
     shown = [event["properties"] for _, event in decode_read(feed.read(0, style))]
     assert shown[-2]["part"]["text"] == "Once upon a time"
+
+
+async def test_a_part_that_was_updated_while_it_was_read_stays_as_it_was_updated(
+    counter: EventCounter,
+) -> None:
+    feed = make(counter)
+    feed.add_listener("whole")
+    assert feed.asks_for(growth("lo", 3))
+    feed.add(PartUpdated(part=replace(PART, text="Hello", time=Span(start=1, end=2))))
+    feed.add_part(PART.id, PART)  # it was read before its end was stored
+    assert feed.list_growing() == []
+
+
+@pytest.mark.parametrize(
+    "removal",
+    [
+        MessageRemoved(session_id=SESSION, message_id=PART.message_id),
+        SessionDeleted(info=SessionInfo(id=SESSION, time=SessionTime(created=1, updated=1))),
+    ],
+)
+async def test_a_part_is_gone_with_its_message_and_its_session(counter: EventCounter, removal: Event) -> None:
+    feed = make(counter)
+    feed.add_listener("view")
+    other = replace(PART, id=PartID("prt_other"), message_id=MessageID("A2"), session_id=SessionID("ses_2"))
+    for part in (PART, other):
+        feed.add(PartUpdated(part=part))
+        feed.add(replace(growth("lo", 3), part_id=part.id, session_id=part.session_id))
+    feed.add(removal)
+    assert [part.id for part in feed.list_growing()] == [other.id]
+    shown = feed.position()
+    feed.add(growth("!", 5))
+    feed.add(idle())
+    assert "weft.part.grew" not in types(feed.read(shown, VIEW_OF_SESSION))
 
 
 class AwayCluster:

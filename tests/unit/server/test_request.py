@@ -1,6 +1,7 @@
 """Requests are read within limits, and invalid ones are refused with the reason."""
 
 import json
+import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
@@ -100,6 +101,14 @@ def test_depth_is_counted_outside_of_strings(value: Any, more: int) -> None:
     for _ in range(more):
         value = ['"[{\\', value]
     assert is_too_deep(json.dumps(value).encode()) == (depth(value) > MAX_DEPTH)
+
+
+def test_a_string_without_an_end_is_searched_once() -> None:
+    raw = b"[]" * (MAX_DEPTH + 1) + b'"' + b'\\"' * 1_000_000
+    started = time.process_time()
+    assert not is_too_deep(raw)
+    assert not is_too_deep(raw + b"\\")
+    assert time.process_time() - started < 5
 
 
 class Query(Struct, frozen=True, kw_only=True):

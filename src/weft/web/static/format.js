@@ -33,9 +33,11 @@ export function formatCost(spent) {
 export function formatDuration(ms) {
   if (ms === undefined || ms === null || ms < 0) return "";
   if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < MINUTE) return `${(ms / 1000).toFixed(1)} s`;
-  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ${Math.round((ms % MINUTE) / 1000)} s`;
-  return `${Math.floor(ms / HOUR)} h ${Math.round((ms % HOUR) / MINUTE)} min`;
+  if (ms < MINUTE - 50) return `${(ms / 1000).toFixed(1)} s`;
+  // Rounded before it is divided: 119.7 seconds are 2 minutes, not 1 minute and 60 seconds.
+  const seconds = Math.round(ms / 1000), minutes = Math.round(ms / MINUTE);
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 export function formatAgo(time, now = Date.now()) {

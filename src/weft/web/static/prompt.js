@@ -82,13 +82,12 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
     setText("");
     setFiles([]);
     closeOffers();
-    try {
-      await sendPrompt({ id, session, settings, words, files, agent, model, variant: choice.variant, act, setFailure });
-    } catch (error) {
+    const giveBack = (error) => {
       setText((now) => now || words);
       setFiles((now) => (now.length ? now : files));
       setFailure(error.message);
-    }
+    };
+    await sendPrompt({ id, session, settings, words, files, agent, model, variant: choice.variant, act, giveBack }).catch(giveBack);
   }
 
   function onKey(event) {
@@ -114,7 +113,7 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
   function attach(list) {
     for (const file of list) {
       if (file.size > MAX_FILE) setFailure(`${file.name} is larger than 20 MB.`);
-      else read(file).then((url) => setFiles((now) => [...now, { filename: file.name || "pasted image", mime: file.type || "text/plain", url }]));
+      else read(file).then((url) => setFiles((now) => [...now, { filename: file.name || "pasted image", mime: file.type || "text/plain", url }]), () => setFailure(`${file.name} cannot be read.`));
     }
   }
 
@@ -151,14 +150,14 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
 const BUILT_IN = [["undo", "undo the last prompt"], ["redo", "redo what was undone"], ["compact", "summarise the conversation"], ["share", "share this session"], ["rename", "set the title"], ["fork", "continue in a copy"], ["try", "try a prompt several times"], ["compare", "compare with another session"], ["export", "save this session as a file"]];
 const RUN = { undo: "undo", redo: "redo", compact: "compact", share: "share", rename: "rename", fork: "fork", try: "tryIt", compare: "compare", export: "exportIt" };
 
-async function sendPrompt({ id, session, settings, words, files, agent, model, variant, act, setFailure }) {
+async function sendPrompt({ id, session, settings, words, files, agent, model, variant, act, giveBack }) {
   const chosen = { ...(agent ? { agent } : {}), ...(variant ? { variant } : {}) };
   const [, name, rest] = /^\/(\S+)\s*([\s\S]*)$/.exec(words) ?? [];
   if (name && RUN[name] && !rest) return void act[RUN[name]]();
   const parts = files.map((file) => ({ type: "file", ...file }));
   if (name && settings.commands.some((each) => each.name === name)) {
     const body = { command: name, arguments: rest, parts, messageID: makeMessageId(), ...chosen, ...(model ? { model } : {}) };
-    post(`/session/${id}/command`, body).catch((error) => setFailure(error.message)); // answered when the command has been carried out
+    post(`/session/${id}/command`, body).catch(giveBack); // answered when the command has been carried out
     return undefined;
   }
   const ref = model ? { model: { providerID: model.slice(0, model.indexOf("/")), modelID: model.slice(model.indexOf("/") + 1) } } : {};

@@ -39,7 +39,16 @@ export function useRoute() {
 function readRoute() {
   const [, web, screen, id] = location.pathname.split("/");
   const query = Object.fromEntries(new URLSearchParams(location.search));
-  return { screen: web === "web" && screen ? screen : "sessions", id: id ? decodeURIComponent(id) : "", query };
+  return { screen: web === "web" && screen ? screen : "sessions", id: decode(id ?? ""), query };
+}
+
+/** Return a name in an address; one with an invalid escape stays as it is, and names nothing. */
+function decode(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
 }
 
 // Links within the page change the address without loading the page again.
