@@ -485,3 +485,11 @@ async def test_an_editor_that_disconnects_while_a_directory_opens_ends_the_agent
         writer.close()
         asyncio.get_running_loop().call_later(0.1, go_on.set)
     assert closed.is_set()
+
+
+async def test_a_prompt_with_half_a_character_is_answered(tmp_path: Path) -> None:
+    """Editors in JavaScript write half a surrogate pair as an escape, which is valid JSON."""
+    async with asyncio.timeout(20), open_editor(tmp_path, [Say(text="Yes.")]) as connection:
+        session = await connection.new_session()
+        assert (await connection.editor.prompt(session, "a \ud83d")).stop_reason == "end_turn"
+        assert connection.editor.words() == "Yes."
