@@ -25,6 +25,7 @@ from weft.dataset.tables import (
     Table,
     to_permission_row,
     to_session_rows,
+    to_storable,
 )
 from weft.errors import IndexFailedError
 from weft.host.files import make_directory
@@ -323,7 +324,7 @@ def _insert(connection: sqlite3.Connection, rows: SessionRows) -> None:
 def _insert_rows(connection: sqlite3.Connection, name: str, rows: Sequence[Row]) -> None:
     if rows:
         places = ", ".join("?" * len(rows[0]))
-        connection.executemany(f"INSERT INTO stored_{name} VALUES ({places})", rows)
+        connection.executemany(f"INSERT INTO stored_{name} VALUES ({places})", map(to_storable, rows))
 
 
 def _remove_session(connection: sqlite3.Connection, id: str) -> None:
