@@ -57,7 +57,7 @@ def test_an_absurd_count_takes_no_time_and_counts_nothing(wire: str, number: str
     assert not used.counted
 
 
-@pytest.mark.parametrize("cost", ["1e999999999", "1e-999999999", "1e31"])
+@pytest.mark.parametrize("cost", ["1e999999999", "1e-999999999", "1e28"])
 def test_an_absurd_cost_is_unknown(cost: str) -> None:
     for reported in (parse(cost.encode()), cost, {"total_cost": cost}):
         assert chat({"prompt_tokens": 1, "cost": reported}).cost is None

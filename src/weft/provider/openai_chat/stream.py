@@ -219,7 +219,7 @@ Counts = dict[str, Any]
 # Names outside the details, by server.
 CACHE_READ_COUNTS: Final = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
 CACHE_WRITE_COUNTS: Final = ("cache_creation_input_tokens",)
-MAX_COST_EXPONENT: Final = 30  # far from any cost, and sums of such numbers stay exact enough and short
+MAX_COST_EXPONENT: Final = 15  # far beyond any cost: sums of such numbers are exact, and short to write
 
 
 def to_usage(raw: Counts) -> Usage:
