@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acp import text_block
@@ -15,8 +16,11 @@ import given.editor
 from given.editor import FORMS, Editor, expect_error, open_editor, open_pipe
 from given.prompt_keyed_provider import PromptKeyedProvider
 from weft.api import Api
+from weft.errors import CursorLostError
 from weft.host.clock import SystemClock
 from weft.local.open import OpenOptions, open_directory
+from weft.model.event import PublishedEvent, SessionDeleted
+from weft.model.ids import SessionID
 from weft.provider.scripted import End, Fail, Say, Think, UseTool, Wait
 
 READ = UseTool(tool="read", input={"filePath": "hello.txt"})
@@ -493,3 +497,42 @@ async def test_a_prompt_with_half_a_character_is_answered(tmp_path: Path) -> Non
         session = await connection.new_session()
         assert (await connection.editor.prompt(session, "a \ud83d")).stop_reason == "end_turn"
         assert connection.editor.words() == "Yes."
+
+
+class LosingApi:
+    """An `Api` whose first stream of events breaks off when a session is removed."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def events(self) -> AsyncIterator[PublishedEvent]:
+        async for published in self._api.events():
+            if isinstance(published.event, SessionDeleted) and not self._lost:
+                self._lost = True
+                raise CursorLostError(0, 1)
+            yield published
+
+
+async def test_missed_events_of_a_removed_session_do_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apis: list[Api] = []
+
+    @asynccontextmanager
+    async def open_losing(options: OpenOptions) -> AsyncIterator[LosingApi]:
+        async with open_directory(options) as api:
+            apis.append(api)
+            yield LosingApi(api)
+
+    monkeypatch.setattr(given.editor, "open_directory", open_losing)
+    async with asyncio.timeout(20), open_editor(tmp_path, [Say(text="Here.")]) as connection:
+        removed, kept = await connection.new_session(), await connection.new_session()
+        await apis[0].remove_session(SessionID(removed))
+        assert (await connection.editor.prompt(kept, "still there?")).stop_reason == "end_turn"
+        assert connection.editor.words() == "Here."
+        [note] = connection.notes
+        assert removed in note

@@ -182,10 +182,10 @@ class EditorDirectories:
 
     async def _catch_up(self, directory: EditorDirectory) -> None:
         for session in list(directory.sessions.values()):
-            await self.send_updates(
-                session, *session.updates.catch_up(await directory.api.list_messages(session.id))
-            )
-            if isinstance(await directory.api.get_status(session.id), Idle):
+            try:
+                await self._catch_up_session(session)
+            except WeftError as error:  # somebody else removed it, or it cannot be read
+                self._editor.note(f"session {session.id}: {error}")
                 session.idle.set()
         events: list[Event] = [
             PermissionAsked(request=request) for request in await directory.api.list_permissions()
@@ -194,6 +194,12 @@ class EditorDirectories:
         for event in events:
             if (owner := directory.find_owner(session_of(event))) is not None:
                 owner.questions.feed(event, owner.updates)
+
+    async def _catch_up_session(self, session: EditorSession) -> None:
+        history = await session.api.list_messages(session.id)
+        await self.send_updates(session, *session.updates.catch_up(history))
+        if isinstance(await session.api.get_status(session.id), Idle):
+            session.idle.set()
 
     async def send_updates(self, session: EditorSession, *updates: Update) -> None:
         """Send updates of a session to the editor."""
