@@ -98,6 +98,16 @@ async def test_leaving_a_stream_ends_the_run(project: Path) -> None:
         assert await agent.api.list_status() == {}
 
 
+async def test_leaving_the_agent_ends_a_run_that_another_task_waits_for(project: Path) -> None:
+    async with asyncio.timeout(20), open_scripted(project, Script().says("One").hangs()) as agent:
+        stream = agent.stream("Count.")
+        await anext(stream)
+        waiting = asyncio.ensure_future(stream.answer())
+        await asyncio.sleep(0)
+    with pytest.raises(weft.RunAbortedError):
+        await waiting
+
+
 @dataclasses.dataclass
 class RiskDataclass:
     level: str
