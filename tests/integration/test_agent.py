@@ -12,6 +12,7 @@ import pydantic
 import pytest
 
 import weft
+from weft.model.input import PromptInput, TextInput
 from weft.testing import FunctionModel, ModelConversation, Script, call, say
 
 
@@ -106,6 +107,24 @@ async def test_leaving_the_agent_ends_a_run_that_another_task_waits_for(project:
         await asyncio.sleep(0)
     with pytest.raises(weft.RunAbortedError):
         await waiting
+
+
+async def test_the_tools_of_a_question_are_forgotten_with_it(project: Path) -> None:
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    offered: list[bool] = []
+
+    def model(conversation: ModelConversation) -> str:
+        if conversation.tools:  # not for the title
+            offered.append("add" in conversation.tools)
+        return "Done."
+
+    async with open_scripted(project, FunctionModel(model)) as agent:
+        answer = await agent.ask("Add.", tools=[add])
+        await agent.api.prompt(answer.session, PromptInput(parts=(TextInput(text="Again."),)))
+    assert offered == [True, False]
 
 
 @dataclasses.dataclass

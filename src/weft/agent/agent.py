@@ -203,8 +203,13 @@ class Host:
     ) -> AsyncIterator[None]:
         """Offer functions to a session for one question. They run in this process, also if the model is elsewhere."""
         if self._local is not None:
-            self._local.runtime.session_tools[session] = to_tools(functions)
-            yield
+            offered, tools = self._local.runtime.session_tools, to_tools(functions)
+            offered[session] = tools
+            try:
+                yield
+            finally:
+                if offered.get(session) is tools:  # else another question has replaced them
+                    del offered[session]
         elif functions:
             async with serve_tools(self.api, session, functions):
                 yield
