@@ -4,7 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from types import TracebackType
+from types import AsyncGeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
@@ -228,7 +228,7 @@ class Host:
     async def close(self) -> None:
         self.closed = True
         for events in list(self.running):
-            if not events.ag_running:
+            if not (isinstance(events, AsyncGeneratorType) and events.ag_running):
                 await events.aclose()
         # Other tasks wait for what is left: their generators cannot be closed, but their runs can be ended.
         for session in list(self._asked):
