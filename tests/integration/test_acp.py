@@ -1,15 +1,26 @@
 """`weft acp` with an editor: sessions, prompts, calls, questions and modes, over a real pipe with the official SDK."""
 
 import asyncio
+import json
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
 from acp import text_block
 from acp.schema import AcpMcpServer, McpServerStdio
 
-from given.editor import FORMS, Editor, expect_error, open_editor
+import given.editor
+from given.editor import FORMS, Editor, expect_error, open_editor, open_pipe
 from given.prompt_keyed_provider import PromptKeyedProvider
+from weft.api import Api
+from weft.errors import CursorLostError
 from weft.host.clock import SystemClock
+from weft.local.open import OpenOptions, open_directory
+from weft.model.event import PublishedEvent, SessionDeleted
+from weft.model.ids import SessionID
 from weft.provider.scripted import End, Fail, Say, Think, UseTool, Wait
 
 READ = UseTool(tool="read", input={"filePath": "hello.txt"})
@@ -436,3 +447,92 @@ async def test_open_files_of_the_editor_are_shown_to_the_model(tmp_path: Path) -
         [request] = [each for each in provider.requests if each.tools]
         assert "hello there" in str(request.messages)
         assert "unsaved words" in str(request.messages)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        UseTool(tool="write", input={"filePath": "hello.txt", "content": 5}),
+        UseTool(tool="edit", input={"filePath": "hello.txt", "edits": 5}),
+        UseTool(tool="edit", input={"filePath": "a\0b", "oldString": "a", "newString": "b"}),
+    ],
+)
+async def test_a_repeated_call_with_invalid_arguments_is_asked_about(tmp_path: Path, call: UseTool) -> None:
+    """The editor is asked before the tool has checked the arguments, which can be anything."""
+    editor = Editor(lambda _, __: "reject")
+    script = [[call]] * 5 + [[Say(text="never")]]
+    async with open_editor(tmp_path, *script, editor=editor) as connection:
+        session = await connection.new_session()
+        assert (await editor.prompt(session, "go")).stop_reason == "end_turn"
+        assert len(editor.permission_requests) == 1
+        assert connection.notes == []
+
+
+async def test_an_editor_that_disconnects_while_a_directory_opens_ends_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, go_on, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def open_slowly(options: OpenOptions) -> AsyncIterator[Api]:
+        opening.set()
+        await go_on.wait()
+        async with open_directory(options) as api:
+            yield api
+        closed.set()
+
+    monkeypatch.setattr(given.editor, "open_directory", open_slowly)
+    request = {"method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
+    async with asyncio.timeout(20), open_pipe(tmp_path) as (_, writer):
+        writer.write(json.dumps({"jsonrpc": "2.0", "id": 1, **request}).encode() + b"\n")
+        await opening.wait()
+        writer.close()
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+    assert closed.is_set()
+
+
+async def test_a_prompt_with_half_a_character_is_answered(tmp_path: Path) -> None:
+    """Editors in JavaScript write half a surrogate pair as an escape, which is valid JSON."""
+    async with asyncio.timeout(20), open_editor(tmp_path, [Say(text="Yes.")]) as connection:
+        session = await connection.new_session()
+        assert (await connection.editor.prompt(session, "a \ud83d")).stop_reason == "end_turn"
+        assert connection.editor.words() == "Yes."
+
+
+class LosingApi:
+    """An `Api` whose first stream of events breaks off when a session is removed."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def events(self) -> AsyncIterator[PublishedEvent]:
+        async for published in self._api.events():
+            if isinstance(published.event, SessionDeleted) and not self._lost:
+                self._lost = True
+                raise CursorLostError(0, 1)
+            yield published
+
+
+async def test_missed_events_of_a_removed_session_do_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apis: list[Api] = []
+
+    @asynccontextmanager
+    async def open_losing(options: OpenOptions) -> AsyncIterator[LosingApi]:
+        async with open_directory(options) as api:
+            apis.append(api)
+            yield LosingApi(api)
+
+    monkeypatch.setattr(given.editor, "open_directory", open_losing)
+    async with asyncio.timeout(20), open_editor(tmp_path, [Say(text="Here.")]) as connection:
+        removed, kept = await connection.new_session(), await connection.new_session()
+        await apis[0].remove_session(SessionID(removed))
+        assert (await connection.editor.prompt(kept, "still there?")).stop_reason == "end_turn"
+        assert connection.editor.words() == "Here."
+        [note] = connection.notes
+        assert removed in note

@@ -12,6 +12,7 @@ import pydantic
 import pytest
 
 import weft
+from weft.model.input import PromptInput, TextInput
 from weft.testing import FunctionModel, ModelConversation, Script, call, say
 
 
@@ -96,6 +97,34 @@ async def test_leaving_a_stream_ends_the_run(project: Path) -> None:
                 if event.text:
                     break
         assert await agent.api.list_status() == {}
+
+
+async def test_leaving_the_agent_ends_a_run_that_another_task_waits_for(project: Path) -> None:
+    async with asyncio.timeout(20), open_scripted(project, Script().says("One").hangs()) as agent:
+        stream = agent.stream("Count.")
+        await anext(stream)
+        waiting = asyncio.ensure_future(stream.answer())
+        await asyncio.sleep(0)
+    with pytest.raises(weft.RunAbortedError):
+        await waiting
+
+
+async def test_the_tools_of_a_question_are_forgotten_with_it(project: Path) -> None:
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    offered: list[bool] = []
+
+    def model(conversation: ModelConversation) -> str:
+        if conversation.tools:  # not for the title
+            offered.append("add" in conversation.tools)
+        return "Done."
+
+    async with open_scripted(project, FunctionModel(model)) as agent:
+        answer = await agent.ask("Add.", tools=[add])
+        await agent.api.prompt(answer.session, PromptInput(parts=(TextInput(text="Again."),)))
+    assert offered == [True, False]
 
 
 @dataclasses.dataclass

@@ -138,7 +138,13 @@ def report_without_await(ctx: weft.ToolCallContext) -> str:
     return "reported"
 
 
+def take_from_nothing() -> str:
+    """Take the first of no items."""
+    return next(iter(()))
+
+
 FAULTS = [
+    (take_from_nothing, "StopIteration"),
     (report_an_object, "The metadata of a report cannot be written as JSON"),
     (ask_without_await, "ask needs an async tool: write async def, and await it"),
     (report_without_await, "report needs an async tool: write async def, and await it"),
@@ -146,10 +152,10 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("function", "message"), FAULTS, ids=[each[0].__name__ for each in FAULTS])
-async def test_wrong_use_of_the_context_fails_the_call(
+async def test_a_faulty_function_fails_the_call(
     function: Callable[..., object], message: str, open_agent: OpenAgent
 ) -> None:
-    async with open_agent(function) as agent:
+    async with asyncio.timeout(20), open_agent(function) as agent:
         answer = await agent.ask("Do it.")
     (made,) = answer.calls
     assert message in str(made.error)

@@ -22,6 +22,7 @@ from given.long_session import (
 )
 from weft.errors import ConflictError, InvalidInputError, ModelNotFoundError, NotFoundError
 from weft.local.api import LocalApi
+from weft.local.replay import to_key
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput, prompt
 from weft.model.message import UserMessage
@@ -286,3 +287,8 @@ async def test_a_session_without_changes_or_snapshots_cannot_be_bisected(tmp_pat
         with pytest.raises(ConflictError, match="its snapshots are gone"):
             await api.trials.bisect(changed, BisectInput(check="true"))
         assert git(root, "worktree", "list").count("\n") == 0
+
+
+def test_equal_arguments_have_the_same_key_in_every_checkout() -> None:
+    one, other = {"b": 1, "path": "/one/a \ud83d"}, {"path": "/other/a \ud83d", "b": 1}
+    assert to_key(one, "/one") == to_key(other, "/other")

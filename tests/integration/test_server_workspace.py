@@ -9,6 +9,7 @@ import pytest
 
 from given.http_server import ProjectServer, serve_project
 from weft.config.schema import get_default_keybinds
+from weft.local.files import to_patch
 
 SECRET = "sk-do-not-show-this-to-anybody"
 CONFIG = {
@@ -303,3 +304,11 @@ def test_opencodes_python_package_finds_what_it_requests(server: ProjectServer) 
     )
     assert server.post("/app/init") is True
     assert [mode["name"] for mode in server.get("/mode")] == ["build", "plan", "odd"]
+
+
+def test_a_form_feed_ends_no_line_of_a_diff() -> None:
+    patch = to_patch("a.c", "a\fb\x85\u2028\nc\n", "a\fb\x85\u2028\nd")
+    assert patch is not None
+    [hunk] = patch.hunks
+    assert (hunk.old_start, hunk.old_lines, hunk.new_lines) == (1, 2, 2)
+    assert hunk.lines == (" a\fb\x85\u2028", "-c", "+d")

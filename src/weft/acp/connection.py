@@ -5,10 +5,11 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-import msgspec
 from acp.core import AgentSideConnection
 
 from weft.acp.agent import AcpAgent, AgentSetup
+from weft.errors import DocumentError
+from weft.model.wire import parse
 
 MAX_LINE_BYTES: Final = 64 << 20
 PARSE_ERROR: Final = -32700
@@ -102,8 +103,8 @@ def _make_routable(message: Message) -> Message:
 def parse_message(line: bytes) -> tuple[Message | None, str]:
     """Return a JSON-RPC message, or what is wrong with it."""
     try:
-        message = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        message = parse(line)
+    except DocumentError:
         return None, NOT_JSON
     if not isinstance(message, dict):
         return None, "it is not an object"

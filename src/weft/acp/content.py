@@ -36,7 +36,8 @@ MAX_PICTURE_LENGTH: Final = 4 << 20
 
 
 def to_parts(blocks: Iterable[Block]) -> tuple[PromptContent, ...]:
-    return tuple(_to_part(number, block) for number, block in enumerate(blocks))
+    """Return the parts of a prompt. Raise `InvalidInputError` if weft cannot use a block."""
+    return tuple(_to_part_or_refuse(number, block) for number, block in enumerate(blocks))
 
 
 def find_command(parts: Sequence[PromptContent]) -> tuple[str, str] | None:
@@ -44,6 +45,13 @@ def find_command(parts: Sequence[PromptContent]) -> tuple[str, str] | None:
     text = "".join(part.text for part in parts if isinstance(part, TextInput) and not part.synthetic)
     match = SLASH_COMMAND.fullmatch(text.strip())
     return (match[1], (match[2] or "").strip()) if match else None
+
+
+def _to_part_or_refuse(number: int, block: Block) -> PromptContent:
+    try:
+        return _to_part(number, block)
+    except ValueError as error:
+        raise InvalidInputError(f"prompt[{number}]", f"its uri is invalid: {error}") from error
 
 
 def _to_part(number: int, block: Block) -> PromptContent:

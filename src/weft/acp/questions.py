@@ -135,11 +135,9 @@ class EditorQuestions:
                 raw_input=shorten_values(request.metadata),
             )
         content: list[CallContent] = [*call.requested_diffs()]
-        if call.part.tool == "write":
-            content = [
-                to_diff(path, await self._read_file(path), call.input.get("content", ""))
-                for path in call.paths()[:1]
-            ]
+        # The arguments may not be checked yet: a call that the model repeats is asked about before.
+        if call.part.tool == "write" and isinstance(text := call.input.get("content", ""), str):
+            content = [to_diff(path, await self._read_file(path), text) for path in call.paths()[:1]]
         return ToolCallUpdate(
             tool_call_id=call.part.id,
             title=call.title(),

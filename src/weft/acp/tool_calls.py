@@ -174,8 +174,9 @@ class EditorToolCall(Struct, frozen=True, kw_only=True):
             yield from (to_diff(path, None, content) for path in self.paths()[:1])
 
     def requested_diffs(self) -> Iterator[FileEditToolCallContent]:
-        """Yield the changes that the arguments ask for, as pieces of a file."""
-        for edit in self.input.get("edits") or [self.input]:
+        """Yield the changes that the arguments ask for, as pieces of a file. They may not be checked yet."""
+        edits = self.input.get("edits")
+        for edit in edits if isinstance(edits, list) and edits else [self.input]:
             old, new = (
                 (edit.get("oldString"), edit.get("newString")) if isinstance(edit, dict) else (None, None)
             )

@@ -40,7 +40,6 @@ class EditorDirectory:
         self.directory = paths.directory
         self.worktree = paths.worktree
         self.sessions: dict[SessionID, EditorSession] = {}
-        self.closing = asyncio.Event()
         self._parents: dict[SessionID, SessionID] = {}
 
     def record_parent(self, event: Event) -> None:
@@ -70,6 +69,7 @@ class EditorDirectories:
         self._tasks = tasks
         self._directories: dict[str, EditorDirectory] = {}
         self._directory_tasks: list[asyncio.Task[None]] = []
+        self._closing = asyncio.Event()
         self._lock = asyncio.Lock()
 
     async def get(self, directory: str) -> EditorDirectory:
@@ -104,9 +104,8 @@ class EditorDirectories:
         )
 
     async def close(self) -> None:
-        """End every run and close every directory; all has settled when this returns."""
-        for directory in self._directories.values():
-            directory.closing.set()
+        """End every run and close every directory, also one that is still opening; all has settled when this returns."""
+        self._closing.set()
         if self._directory_tasks:
             await asyncio.wait(self._directory_tasks)
 
@@ -123,7 +122,7 @@ class EditorDirectories:
                 follow_task = asyncio.ensure_future(self._follow(opened, events))
                 ready.set_result(opened)
                 try:
-                    await opened.closing.wait()
+                    await self._closing.wait()
                     for session in opened.sessions.values():
                         await session.cancel()
                 finally:
@@ -183,10 +182,10 @@ class EditorDirectories:
 
     async def _catch_up(self, directory: EditorDirectory) -> None:
         for session in list(directory.sessions.values()):
-            await self.send_updates(
-                session, *session.updates.catch_up(await directory.api.list_messages(session.id))
-            )
-            if isinstance(await directory.api.get_status(session.id), Idle):
+            try:
+                await self._catch_up_session(session)
+            except WeftError as error:  # somebody else removed it, or it cannot be read
+                self._editor.note(f"session {session.id}: {error}")
                 session.idle.set()
         events: list[Event] = [
             PermissionAsked(request=request) for request in await directory.api.list_permissions()
@@ -195,6 +194,12 @@ class EditorDirectories:
         for event in events:
             if (owner := directory.find_owner(session_of(event))) is not None:
                 owner.questions.feed(event, owner.updates)
+
+    async def _catch_up_session(self, session: EditorSession) -> None:
+        history = await session.api.list_messages(session.id)
+        await self.send_updates(session, *session.updates.catch_up(history))
+        if isinstance(await session.api.get_status(session.id), Idle):
+            session.idle.set()
 
     async def send_updates(self, session: EditorSession, *updates: Update) -> None:
         """Send updates of a session to the editor."""

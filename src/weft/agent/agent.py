@@ -3,8 +3,8 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from types import TracebackType
+from contextlib import aclosing, asynccontextmanager, suppress
+from types import AsyncGeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
@@ -146,6 +146,7 @@ class Host:
         self._local = local
         self._served: dict[ModelSource, ServedModel] = {}
         self._checked: set[tuple[ModelRef | None, str | None]] = set()
+        self._asked: list[SessionID] = []
         self._loop = asyncio.get_running_loop()
 
     def check_open(self) -> None:
@@ -202,18 +203,37 @@ class Host:
     ) -> AsyncIterator[None]:
         """Offer functions to a session for one question. They run in this process, also if the model is elsewhere."""
         if self._local is not None:
-            self._local.runtime.session_tools[session] = to_tools(functions)
-            yield
+            offered, tools = self._local.runtime.session_tools, to_tools(functions)
+            offered[session] = tools
+            try:
+                yield
+            finally:
+                if offered.get(session) is tools:  # else another question has replaced them
+                    del offered[session]
         elif functions:
             async with serve_tools(self.api, session, functions):
                 yield
         else:
             yield
 
+    @asynccontextmanager
+    async def asking(self, session: SessionID) -> AsyncIterator[None]:
+        """Remember that a question is asked in this session until the end of the block."""
+        self._asked.append(session)
+        try:
+            yield
+        finally:
+            self._asked.remove(session)
+
     async def close(self) -> None:
         self.closed = True
         for events in list(self.running):
-            await events.aclose()
+            if not (isinstance(events, AsyncGeneratorType) and events.ag_running):
+                await events.aclose()
+        # Other tasks wait for what is left: their generators cannot be closed, but their runs can be ended.
+        for session in list(self._asked):
+            with suppress(WeftError):
+                await self.api.abort(session)
 
 
 class Asker(ABC, Generic[T]):
@@ -354,6 +374,7 @@ class Asker(ABC, Generic[T]):
         model = host.find_model(options.model)
         session, transcript = await self._enter_session(options, model)
         async with (
+            host.asking(session),
             host.offer_tools(session, options.tools or ()),
             apply_rules(host.api, session, own_rules),
         ):

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
@@ -88,7 +88,7 @@ async def run_function(custom: CustomTool, arguments: Struct, context: ToolCallC
     """Call a function and return its result. Raise `ToolError` if it fails, or returns something without a JSON form."""
     call = partial(custom.call, arguments, context)
     try:
-        result: object = call() if custom.is_async else await asyncio.to_thread(call)
+        result: object = call() if custom.is_async else await asyncio.to_thread(_call_in_thread, call)
         if isawaitable(result):
             result = await result
     except WeftError:
@@ -96,6 +96,14 @@ async def run_function(custom: CustomTool, arguments: Struct, context: ToolCallC
     except Exception as error:
         raise ToolError(f"{type(error).__name__}: {error}") from error
     return _to_result(custom.name, result)
+
+
+def _call_in_thread(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except StopIteration as error:
+        # It cannot be raised into a future: asyncio would wait for ever.
+        raise ToolError(f"StopIteration: {error}") from error
 
 
 def _to_result(tool: str, result: object) -> ToolResult:

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from weft.dataset.database import Dataset
+from weft.dataset.tables import clean
 from weft.model.diff import Tree
 from weft.model.ids import MessageID, ProjectID, SessionID
 
@@ -61,7 +62,7 @@ class StepFacts(NamedTuple):
 def list_changes(dataset: Dataset, project: ProjectID, path: str) -> list[CallChange]:
     """Return the changes of a path, oldest first. A copy of a change is left out if the change itself is there."""
     with dataset.use() as connection:
-        rows = connection.execute(_CHANGES_SQL, (path, project)).fetchall()
+        rows = connection.execute(_CHANGES_SQL, (clean(path), project)).fetchall()
     changes = [CallChange(*row) for row in rows]
     known = {(each.before, each.after) for each in changes if each.recorded and not each.copied}
     kept: list[CallChange] = []

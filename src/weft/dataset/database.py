@@ -25,6 +25,7 @@ from weft.dataset.tables import (
     Table,
     to_permission_row,
     to_session_rows,
+    to_storable,
 )
 from weft.errors import IndexFailedError
 from weft.host.files import make_directory
@@ -36,7 +37,6 @@ from weft.permission.audit import read_line
 from weft.permission.storage import RECORDS, log_key
 from weft.store.contract import Store
 from weft.store.reader import StoreReader
-from weft.store.rows import to_integer
 
 # Called with how many sessions were read, and how many there are to read.
 Progress = Callable[[int, int], None]
@@ -324,12 +324,7 @@ def _insert(connection: sqlite3.Connection, rows: SessionRows) -> None:
 def _insert_rows(connection: sqlite3.Connection, name: str, rows: Sequence[Row]) -> None:
     if rows:
         places = ", ".join("?" * len(rows[0]))
-        connection.executemany(f"INSERT INTO stored_{name} VALUES ({places})", map(_to_storable, rows))
-
-
-def _to_storable(row: Row) -> Row:
-    """Return a row with the nearest integers that a column can hold: an imported session may have any time."""
-    return tuple(to_integer(value) if type(value) is int else value for value in row)
+        connection.executemany(f"INSERT INTO stored_{name} VALUES ({places})", map(to_storable, rows))
 
 
 def _remove_session(connection: sqlite3.Connection, id: str) -> None:

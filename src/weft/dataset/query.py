@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -47,7 +48,9 @@ def run_query(dataset: Dataset, query: QueryInput, project: ProjectID | None) ->
             try:
                 cursor = connection.execute(query.sql)
                 names = tuple(column[0] for column in cursor.description or ())
-                rows = _fetch(cursor, query.limit + 1)
+                rows = _fetch(cursor, min(query.limit + 1, sys.maxsize))
+            except UnicodeEncodeError as error:
+                raise InvalidInputError(FIELD, "it contains half of a character") from error
             except (sqlite3.Error, sqlite3.Warning) as error:
                 raise _explain(error, query) from error
             except UnicodeEncodeError:

@@ -27,6 +27,7 @@ from weft.model.session import SessionInfo, get_weft_data, is_archived
 from weft.model.wire import encode
 from weft.permission.audit import AuditEntry
 from weft.session.revert_point import cut_at_revert, list_unrecorded_files
+from weft.store.rows import to_integer
 
 # * time: milliseconds since 1970 in UTC
 # * decimal: an exact number as text, compared by its value
@@ -454,6 +455,14 @@ def to_json(value: Any) -> str:
 def clean(text: str) -> str:
     """Return a text that SQLite can store."""
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def to_storable(row: Row) -> Row:
+    """Return a row that SQLite can store. Names, ids and numbers of a model or of another program may be anything."""
+    return tuple(
+        clean(value) if isinstance(value, str) else to_integer(value) if isinstance(value, int) else value
+        for value in row
+    )
 
 
 def list_columns() -> Iterator[tuple[str, str]]:

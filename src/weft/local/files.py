@@ -7,6 +7,7 @@ import heapq
 import json
 import mimetypes
 import os
+import re
 import shutil
 import stat
 from base64 import b64decode
@@ -224,6 +225,7 @@ MAX_ENTRIES: Final = 10_000
 IGNORE_BATCH: Final = 500
 MAX_COMPARISONS: Final = 4_000_000
 CONTEXT_LINES: Final = 4
+LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `splitlines` also ends a line at a form feed
 HIDDEN_NAMES: Final = frozenset({".git", ".DS_Store"})
 
 
@@ -434,7 +436,7 @@ def _to_text(raw: bytes) -> str | None:
 
 def to_patch(path: str, before: str, after: str) -> FilePatch | None:
     """Return the difference in hunks, or None if comparing the files would take too long."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    old, new = LINE.findall(before), LINE.findall(after)
     if len(old) * len(new) > MAX_COMPARISONS:
         return None
     groups = SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -41,6 +40,7 @@ from weft.model.session import SessionChange, SessionInfo
 from weft.model.session_query import SessionQuery
 from weft.model.spending import UNLIMITED, Spent, add_spent
 from weft.model.trial import Comparison, Divergence, ReplayInput, ReplayReport
+from weft.model.wire import encode_sorted
 from weft.provider.session_tape import SessionTape, rename_paths
 from weft.run.admit import choose_models
 from weft.run.runtime import Runtime
@@ -351,4 +351,4 @@ class RecordedResults:
 
 def to_key(arguments: dict[str, Any], root: str) -> str:
     """Return the arguments of a call as text that is the same in every checkout."""
-    return msgspec.json.encode(arguments, order="sorted").decode().replace(root, ROOT_NAME)
+    return encode_sorted(arguments).decode().replace(root, ROOT_NAME)

@@ -1,7 +1,7 @@
 """Chunks: the pieces of a streamed answer, the same for every model API. Outside of `provider/`, a run reads them and nobody else."""
 
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -91,6 +91,7 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 MAX_COUNT_DIGITS: Final = 15
+MAX_COUNT: Final = 10**MAX_COUNT_DIGITS
 
 
 def read_count(report: Mapping[str, Any], name: str) -> int:
@@ -99,8 +100,9 @@ def read_count(report: Mapping[str, Any], name: str) -> int:
     if isinstance(count, str) and count.isdecimal() and len(count) <= MAX_COUNT_DIGITS:
         return int(count)
     try:
-        return max(0, int(count)) if isinstance(count, int | float | Decimal) else 0
-    except (ValueError, OverflowError):  # NaN or infinity
+        # Compared first: as a whole number, 1e999999999 would take minutes and gigabytes.
+        return int(count) if isinstance(count, int | float | Decimal) and 0 < count < MAX_COUNT else 0
+    except InvalidOperation:  # NaN
         return 0
 
 

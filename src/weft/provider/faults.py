@@ -349,7 +349,9 @@ def parse_error(status: int | None, headers: Mapping[str, str], body: bytes | st
     codes, message = [*_find_codes(document), *_find_header_codes(headers)], _find_message(document)
     if status is None or not _is_failure(status):
         status = _find_status(document, codes)
-    kind = classify(status, codes, message if document is not None else text[:MAX_MESSAGE_LENGTH])
+    # The patterns take quadratic time on a text that is made for it.
+    classified = message[:MAX_BODY_LENGTH] if document is not None else text[:MAX_MESSAGE_LENGTH]
+    kind = classify(status, codes, classified)
     error = make_error(
         kind,
         _format_message(status, message, text),

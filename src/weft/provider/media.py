@@ -50,7 +50,7 @@ def parse_data_url(url: str) -> DataUrl | None:
     header, _, body = url[5:].partition(",")
     mime, *attributes = header.split(";")
     if "base64" not in attributes:
-        body = base64.b64encode(unquote_to_bytes(body)).decode()
+        body = base64.b64encode(unquote_to_bytes(body.encode(errors="replace"))).decode()
     elif "%" in body:
         body = unquote(body)
     body = "".join(body.split()) if any(space in body for space in " \r\n\t") else body

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from weft.errors import FaultKind, InvalidInputError, ProviderError
 from weft.host.clock import Clock
+from weft.model.wire import encode
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -169,7 +170,7 @@ def _to_finished(moves: Sequence[AnyMove], request: ModelRequest, end: End | Non
 
 def _estimate_usage(moves: Sequence[AnyMove], request: ModelRequest) -> Usage:
     """Estimate the tokens that a real model would count."""
-    input_length = len(msgspec.json.encode((request.system, request.messages)))
+    input_length = len(encode((request.system, request.messages)))
     output_length = sum(len(msgspec.json.encode(move)) for move in moves if isinstance(move, Say | UseTool))
     thought_length = sum(len(move.text) for move in moves if isinstance(move, Think))
     return Usage(

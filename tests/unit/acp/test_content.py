@@ -10,7 +10,7 @@ from acp.schema import (
     TextResourceContents,
 )
 
-from weft.acp.content import find_command, to_parts
+from weft.acp.content import Block, find_command, to_parts
 from weft.errors import InvalidInputError
 from weft.model.input import FileInput, TextInput
 
@@ -94,3 +94,18 @@ def test_an_audio_block_is_refused_with_its_position() -> None:
 )
 def test_a_slash_command_is_a_slash_followed_by_a_word(words: str, command: tuple[str, str] | None) -> None:
     assert find_command((TextInput(text=words),)) == command
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        resource_link_block("x", "http://[x"),
+        image_block("", "image/png", uri="http://[x"),
+        EmbeddedResourceContentBlock(
+            type="resource", resource=TextResourceContents(uri="file://[x", text="words")
+        ),
+    ],
+)
+def test_an_invalid_address_is_refused(block: Block) -> None:
+    with pytest.raises(InvalidInputError, match=r"prompt\[1\]: its uri is invalid"):
+        to_parts([text_block("look"), block])

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from weft.dataset.changes import list_changes
 from weft.dataset.database import DATASET_VERSION, Dataset, DecimalSum, dataset_path
 from weft.dataset.query import run_query
 from weft.dataset.tables import TABLES, list_columns
@@ -17,7 +20,7 @@ from weft.errors import InvalidInputError
 from weft.model.data import QueryInput
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
-from weft.model.part import Moment, TextPart
+from weft.model.part import Moment, PendingState, TextPart, Tokens, ToolPart
 from weft.model.session import SessionInfo, SessionTime
 
 PROJECT = ProjectID("prj")
@@ -198,3 +201,49 @@ def test_only_reading_statements_are_allowed(dataset: Dataset, sql: str) -> None
     with pytest.raises(InvalidInputError):
         ask(dataset, sql)
     assert ask(dataset, "select count(*) from sessions") == ((1,),)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"agent": "\ud83d"},
+        {"provider_id": "a\0b"},
+        {"finish": "\ud83d"},
+        {"tokens": Tokens(input=2**70)},
+        {"time": AssistantTime(created=-(2**70), completed=2**70)},
+    ],
+)
+def test_any_name_and_number_of_a_message_can_be_stored(dataset: Dataset, change: dict[str, Any]) -> None:
+    session = make_session(1)
+    prompt, answer = make_history(session, "1")
+    odd = MessageWithParts(info=replace(answer.info, **change), parts=())
+    dataset.put_session(session, [prompt, odd])
+    assert ask(dataset, "select cost from steps") == (("1",),)
+
+
+def test_any_call_can_be_stored(dataset: Dataset) -> None:
+    session = make_session(1)
+    prompt, answer = make_history(session, "1")
+    call = ToolPart(
+        id=PartID("prt_1"),
+        session_id=session.id,
+        message_id=answer.info.id,
+        call_id="call \ud83d",
+        tool="\ud83d",
+        state=PendingState(input={"path": "\ud83d"}, raw=""),
+    )
+    dataset.put_session(session, [prompt, MessageWithParts(info=answer.info, parts=(call,))])
+    assert ask(dataset, "select id, tool from calls") == (("call \ufffd", "\ufffd"),)
+
+
+def test_the_changes_of_a_file_whose_name_is_not_unicode_are_listed(dataset: Dataset) -> None:
+    assert list_changes(dataset, PROJECT, "caf\udce9.txt") == []
+
+
+def test_a_query_with_half_a_character_is_refused(dataset: Dataset) -> None:
+    with pytest.raises(InvalidInputError, match="half of a character"):
+        ask(dataset, "select '\ud83d'")
+
+
+def test_a_query_may_have_any_limit(dataset: Dataset) -> None:
+    assert run_query(dataset, QueryInput(sql="select 1", limit=10**30), PROJECT).rows == ((1,),)

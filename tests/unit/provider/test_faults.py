@@ -1,5 +1,6 @@
 """Classify the errors of model APIs."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,10 @@ def test_the_error_type_of_amazon_is_read_from_a_header() -> None:
 
 def test_the_default_kind_of_an_error_depends_on_its_class() -> None:
     assert (ProviderError("boom").kind, ProviderAuthError("p", "no key").kind) == ("unknown", "auth")
+
+
+def test_a_long_message_is_classified_in_little_time() -> None:
+    body = {"error": {"message": ". the tokens a" * 20_000}}
+    before = time.process_time()
+    assert parse_error(None, {}, msgspec.json.encode(body)).kind == "server"
+    assert time.process_time() - before < 2

@@ -75,6 +75,7 @@ def show(model: Model, *files: MediaContent, limits: MediaLimits | None = None) 
 def test_data_urls_are_parsed() -> None:
     assert parse_data_url(f"data:image/jpeg;base64,{SMALL}") == DataUrl(mime="image/png", base64=SMALL)
     assert parse_data_url("data:text/plain,a%20b") == DataUrl(mime="text/plain", base64="YSBi")
+    assert parse_data_url("data:text/plain,a\ud83db") == DataUrl(mime="text/plain", base64="YT9i")
     assert parse_data_url("data:image/x;base64,AA%3D%3D") == DataUrl(mime="image/x", base64="AA==")
     assert parse_data_url("https://example.com/a.png") is None
 

@@ -47,3 +47,17 @@ def test_invalid_counts_do_not_fail(wire: str, nonsense: object) -> None:
 def test_a_count_that_a_proxy_wrote_as_text_is_counted() -> None:
     counted = chat({"prompt_tokens": "1200", "completion_tokens": "30"})
     assert (counted.input, counted.output) == (1200, 30)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("number", ["1e999999999", "1e30", "9" * 40])
+def test_an_absurd_count_takes_no_time_and_counts_nothing(wire: str, number: str) -> None:
+    names = {name for case in RECORDED if case["wire"] == wire for name in case["told"]}
+    used = WIRES[wire](dict.fromkeys(names, parse(number.encode())))
+    assert not used.counted
+
+
+@pytest.mark.parametrize("cost", ["1e999999999", "1e-999999999", "1e28"])
+def test_an_absurd_cost_is_unknown(cost: str) -> None:
+    for reported in (parse(cost.encode()), cost, {"total_cost": cost}):
+        assert chat({"prompt_tokens": 1, "cost": reported}).cost is None

@@ -219,6 +219,7 @@ Counts = dict[str, Any]
 # Names outside the details, by server.
 CACHE_READ_COUNTS: Final = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
 CACHE_WRITE_COUNTS: Final = ("cache_creation_input_tokens",)
+MAX_COST_EXPONENT: Final = 15  # far beyond any cost: sums of such numbers are exact, and short to write
 
 
 def to_usage(raw: Counts) -> Usage:
@@ -276,7 +277,8 @@ def _parse_cost(reported: Any) -> Decimal | None:
         cost = Decimal(str(reported))
     except InvalidOperation:
         return None
-    return cost if cost.is_finite() and cost >= 0 else None
+    is_sensible = cost.is_finite() and cost >= 0 and abs(cost.adjusted()) <= MAX_COST_EXPONENT
+    return cost if is_sensible else None
 
 
 DONE_DATA: Final = b"[DONE]"
