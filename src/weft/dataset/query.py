@@ -53,8 +53,6 @@ def run_query(dataset: Dataset, query: QueryInput, project: ProjectID | None) ->
                 raise InvalidInputError(FIELD, "it contains half of a character") from error
             except (sqlite3.Error, sqlite3.Warning) as error:
                 raise _explain(error, query) from error
-            except UnicodeEncodeError:
-                raise InvalidInputError(FIELD, "it contains half a surrogate pair") from None
     if not names:
         raise InvalidInputError(FIELD, "it returns nothing", hint="begin with SELECT or WITH")
     return QueryResult(columns=names, rows=tuple(rows[: query.limit]), more=len(rows) > query.limit)
