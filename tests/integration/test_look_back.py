@@ -132,6 +132,7 @@ def test_a_rename_by_hand_is_followed(
         (["blame", "gone.py"], "there is no file 'gone.py'"),
         (["blame", "picture.bin"], "is binary and has no lines"),
         (["blame", "app.py:900"], "app.py has 25 lines"),
+        (["blame", f"app.py:{'9' * 5000}"], "File name too long"),
         (["blame", "."], "is a directory"),
         (["blame"], "none is named"),
         (["log", "gone.py"], "it does not exist, and no session has changed it"),
@@ -341,6 +342,18 @@ def test_authors_are_exported_as_agent_trace_and_as_git_notes(
     note = json.loads(git(work.root, "notes", "--ref=refs/notes/agent-trace", "show", head))
     jsonschema.validate(note, TRACE)
     assert {file["path"] for file in note["files"]} == {"app.py", "tools.py", "helper.py"}
+
+
+def test_a_file_whose_name_is_not_text_is_exported_as_agent_trace(
+    work: LongWork, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = work.root / os.fsdecode(b"\xff.txt")
+    file.write_text("by hand\n")
+    try:
+        record = json.loads(run(capsys, "blame", str(file), "--format", "agent-trace"))
+    finally:
+        file.unlink()
+    assert [each["path"] for each in record["files"]] == ["\udcff.txt"]
 
 
 def test_blame_logs_sql_and_trajectories_of_the_project_alone_are_available_over_http(work: LongWork) -> None:
