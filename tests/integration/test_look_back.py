@@ -192,6 +192,15 @@ def test_sql_adds_up_exactly_and_prints_tables_csv_and_json(
     assert "there are more than 2 rows" in capsys.readouterr().err
 
 
+def test_any_number_of_rows_and_days_is_taken(work: LongWork, capsys: pytest.CaptureFixture[str]) -> None:
+    most = str(10**20)
+    assert run(capsys, "sql", "-n", most, "--format", "csv", "select 1 as one").split() == ["one", "1"]
+    every, latest = (
+        json.loads(run(capsys, "stats", "--format", "json", *words)) for words in ((), ("--days", most))
+    )
+    assert latest["sessions"] == every["sessions"] > 0
+
+
 def test_costs_are_compared_by_value(work: LongWork, capsys: pytest.CaptureFixture[str]) -> None:
     ordered = json.loads(run(capsys, "sql", "select cost from costs order by cost desc", "--format", "json"))
     values = [Decimal(row["cost"]) for row in ordered]

@@ -23,7 +23,7 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage
-from weft.model.permission import PermissionRequest, Question, QuestionRequest
+from weft.model.permission import PermissionRequest, Question, QuestionRequest, can_be_asked
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
@@ -171,7 +171,7 @@ class PendingQuestions:
                 pass
 
     def add(self, request: PermissionRequest | QuestionRequest) -> None:
-        if request.id not in self._requests:
+        if request.id not in self._requests and can_be_asked(request):
             self._requests[request.id] = request
             if len(self._requests) == 1:
                 self._ask_first()
