@@ -246,7 +246,6 @@ def test_history_can_be_read_with_a_broken_configuration(shell: Shell) -> None:
         (["run", "-m", "demo", "hello"], 2, "'demo' does not name a model", "provider/model"),
         (["run", "-m", "scripted/demo", "--agent", "nobody", "hello"], 2, "no agent 'nobody'", "build"),
         (["run", "-m", "scripted/demo", "-f", "nothing.txt", "hello"], 2, "no file 'nothing.txt'", ""),
-        (["run", "-m", "scripted/demo", "-f", "n" * 300, "hello"], 2, "no file 'nnn", ""),
         (["run", "-m", "scripted/demo", "-s", "ses_1", "hello"], 2, "there is no session 'ses_1'", "session list --all"),
         (["run", "-m", "scripted/demo", "-c", "hello"], 2, "there is no session", "weft run"),
         (["run", "-m", "scripted/demo"], 2, "prompt: it is missing", "weft run"),

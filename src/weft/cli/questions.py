@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from weft.cli.output import Paint, sanitize
-from weft.errors import ConflictError, NotFoundError
+from weft.errors import ConflictError, NotFoundError, WeftError
 from weft.model.event import (
     Event,
     MessageUpdated,
@@ -211,6 +211,10 @@ class PendingQuestions:
                     return False
         except (ConflictError, NotFoundError):
             pass  # somebody else has answered it, or the run withdrew it
+        except WeftError:
+            if first is not None:
+                self.add(first)  # the agent still waits
+            raise
         return True
 
     async def _answer_question(self, request: QuestionRequest, typed: str) -> None:

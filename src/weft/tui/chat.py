@@ -366,13 +366,13 @@ class Chat:
         )
 
     async def _answer(self, typed: str) -> None:
-        request = self.request
-        assert self.view is not None, "there is no request without a session"
-        with suppress(ConflictError, NotFoundError):  # it was answered elsewhere, or the run withdrew it
+        request, view = self.request, self.view
+        assert view is not None, "there is no request without a session"
+        try:
             match request:
                 case PermissionRequest():
                     reply, message, terms = to_reply(typed, list_choices(request, scopes=self.setup.scopes))
-                    self.view.drop_request(request.id)
+                    view.drop_request(request.id)
                     what = f"{request.permission} {', '.join(request.patterns)}"
                     self.note(
                         f"{'refused' if reply == 'reject' else f'allowed {terms.scope or reply}'}: {what}"
@@ -382,6 +382,12 @@ class Chat:
                     await self._answer_question(request, typed)
                 case None:
                     pass
+        except (ConflictError, NotFoundError):
+            pass  # it was answered elsewhere, or the run withdrew it
+        except WeftError:
+            if request is not None:
+                view.add_request(request)  # the agent still waits
+            raise
 
     async def _answer_question(self, request: QuestionRequest, typed: str) -> None:
         """Collect the answer to one question of a request, and reply when it was the last."""
