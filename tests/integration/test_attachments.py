@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from given.engine import ALLOW, PLACE, open_engine
+from weft.cli.prompt import read_attachment
+from weft.errors import InvalidInputError
 from weft.model.agent import AgentInfo
 from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SessionInput
 from weft.model.message import MessageWithParts
@@ -126,3 +128,9 @@ async def test_a_mentioned_agent_is_named_to_the_model_even_if_it_is_denied(proj
         asked = await send_attachments(project, AgentInput(name="general"), rules=rules)
         assert [part.name for part in asked.parts if isinstance(part, AgentPart)] == ["general"]
         assert texts(asked) == [words + end]
+
+
+@pytest.mark.parametrize("name", ["missing.txt", "n" * 300])
+def test_a_file_that_no_disk_can_have_is_missing(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="there is no file"):
+        read_attachment(name)

@@ -2,10 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from given.engine import open_engine
+from weft.errors import StoreError
+from weft.local.permissions import PermissionSettings
 from weft.model.input import SessionInput, TextInput
-from weft.provider.scripted import Say
+from weft.model.permission import Rule
+from weft.permission.policy import AskPolicy
+from weft.provider.scripted import Say, UseTool
 from weft.tui.chat import SLICE_ITEMS, Chat, ChatSetup
 from weft.tui.commands import run_command
 from weft.tui.view import AnswerItem, Item, NoticeItem
@@ -98,3 +103,39 @@ async def test_a_large_output_is_shown_in_slices_between_key_presses(tmp_path: P
     assert [item.text for item in chat.items if isinstance(item, NoticeItem)] == texts
     assert max(map(len, screen.shown)) == SLICE_ITEMS
     assert set(screen.turns) >= {1, 2, 3, 4}
+
+
+class AnsweringScreen(RecordingScreen):
+    """A `ChatScreen` at which every request is allowed until the model has answered."""
+
+    async def run(self, chat: Chat) -> None:
+        chat.submit("hello")
+        while not any(isinstance(item, AnswerItem) for piece in self.shown for item in piece):
+            if chat.request is not None:
+                chat.submit("1")
+            await asyncio.sleep(0.01)
+
+
+async def test_a_request_whose_reply_fails_stays_open() -> None:
+    setup = ChatSetup(now=lambda: 1, run_command=run_command, to_parts=to_parts, to_resume=str)
+    calls = [UseTool(tool="echo", input={"words": "x"})]
+    permissions = PermissionSettings(policy=AskPolicy(can_ask=True, person="ada"))
+    rules = (Rule(permission="*", pattern="*", action="ask"),)
+    async with open_engine(calls, [Say(text="Done.")], rules=rules, permissions=permissions) as engine:
+
+        class FailingOnce:
+            replies = 0
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(engine.api, name)
+
+            async def reply_permission(self, *args: Any, **named: Any) -> None:
+                self.replies += 1
+                if self.replies == 1:
+                    raise StoreError("the reply cannot be written")
+                await engine.api.reply_permission(*args, **named)
+
+        api: Any = FailingOnce()
+        chat = Chat(api, AnsweringScreen(), setup)
+        await asyncio.wait_for(chat.run(), 10)
+    assert api.replies == 2

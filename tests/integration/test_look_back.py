@@ -132,6 +132,7 @@ def test_a_rename_by_hand_is_followed(
         (["blame", "gone.py"], "there is no file 'gone.py'"),
         (["blame", "picture.bin"], "is binary and has no lines"),
         (["blame", "app.py:900"], "app.py has 25 lines"),
+        (["blame", f"app.py:{'9' * 5000}"], "File name too long"),
         (["blame", "."], "is a directory"),
         (["blame"], "none is named"),
         (["log", "gone.py"], "it does not exist, and no session has changed it"),
@@ -189,6 +190,15 @@ def test_sql_adds_up_exactly_and_prints_tables_csv_and_json(
     assert run(capsys, "sql", "select 1 as one, null as none").splitlines() == ["one  none", "  1"]
     assert run_command(["sql", "select id from steps", "-n", "2"]) == ExitCode.DONE
     assert "there are more than 2 rows" in capsys.readouterr().err
+
+
+def test_any_number_of_rows_and_days_is_taken(work: LongWork, capsys: pytest.CaptureFixture[str]) -> None:
+    most = str(10**20)
+    assert run(capsys, "sql", "-n", most, "--format", "csv", "select 1 as one").split() == ["one", "1"]
+    every, latest = (
+        json.loads(run(capsys, "stats", "--format", "json", *words)) for words in ((), ("--days", most))
+    )
+    assert latest["sessions"] == every["sessions"] > 0
 
 
 def test_costs_are_compared_by_value(work: LongWork, capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,6 +351,18 @@ def test_authors_are_exported_as_agent_trace_and_as_git_notes(
     note = json.loads(git(work.root, "notes", "--ref=refs/notes/agent-trace", "show", head))
     jsonschema.validate(note, TRACE)
     assert {file["path"] for file in note["files"]} == {"app.py", "tools.py", "helper.py"}
+
+
+def test_a_file_whose_name_is_not_text_is_exported_as_agent_trace(
+    work: LongWork, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = work.root / os.fsdecode(b"\xff.txt")
+    file.write_text("by hand\n")
+    try:
+        record = json.loads(run(capsys, "blame", str(file), "--format", "agent-trace"))
+    finally:
+        file.unlink()
+    assert [each["path"] for each in record["files"]] == ["\udcff.txt"]
 
 
 def test_blame_logs_sql_and_trajectories_of_the_project_alone_are_available_over_http(work: LongWork) -> None:

@@ -253,6 +253,16 @@ async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
         )
 
 
+async def test_a_call_without_questions_asks_nothing(tmp_path: Path) -> None:
+    empty = [UseTool(tool="question", input={"questions": []})]
+    async with open_engine_in(tmp_path, empty, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        await asyncio.wait_for(engine.api.prompt(session, text_prompt("go")), 5)
+        state = await call_of(engine, session)
+        assert isinstance(state, CompletedState)
+        assert state.metadata["answers"] == []
+
+
 async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id

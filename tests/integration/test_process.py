@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -220,6 +221,26 @@ async def test_a_file_that_cannot_be_written_loses_output_and_not_the_command(tm
     output = ProcessOutput(lambda: str(tmp_path / "nowhere/spilled"), memory=10)
     exit = await run_command(shell("yes | head -c 50", tmp_path), output.add)
     assert (exit.code, bytes(output.head), output.lost) == (0, b"y\n" * 5, 40)
+
+
+async def test_output_that_is_cancelled_while_it_is_written_is_kept(tmp_path: Path) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def choose_slowly() -> str:
+        began.set()
+        go_on.wait(10)
+        return str(tmp_path / "spilled")
+
+    output = ProcessOutput(choose_slowly, memory=4)
+    adding = asyncio.create_task(output.add(b"abcdef"))
+    await asyncio.to_thread(began.wait)
+    adding.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait([adding])
+    await output.add(b"ghi")
+    output.close()
+    assert (bytes(output.head), (tmp_path / "spilled").read_bytes()) == (b"abcd", b"abcdefghi")
 
 
 async def test_small_output_creates_no_file(tmp_path: Path) -> None:

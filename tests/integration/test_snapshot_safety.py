@@ -1,13 +1,16 @@
 """What snapshots never do: write to the user's repository, run a program it names, or restore unreadable content."""
 
 import asyncio
+import errno
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 from given.snapshot_harness import (
+    OTHER,
     SESSION,
     SMALL_LIMITS,
     delete_objects,
@@ -22,7 +25,7 @@ from given.snapshot_harness import (
 from weft.errors import SnapshotMissingError
 from weft.model.diff import Patch, Tree, Uncovered
 from weft.snapshot.contract import Coverage, RestorePlan, SnapshotLimits
-from weft.snapshot.git import open_snapshots
+from weft.snapshot.git import PULSE_SECONDS, open_snapshots
 from weft.snapshot.location import SnapshotSite, list_locations
 from weft.snapshot.noop import NoSnapshots
 
@@ -271,6 +274,35 @@ async def test_a_restore_that_could_not_be_stored_is_rolled_back(tmp_path: Path)
         }
 
 
+async def test_an_undo_that_is_cancelled_while_it_restores_is_rolled_back_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "loom"
+    write(root / "a.txt", "a")
+    replace, began, go_on = os.replace, threading.Event(), threading.Event()
+
+    def replace_slowly(source: str, target: str, **more: int) -> None:
+        began.set()
+        go_on.wait(10)
+        replace(source, target, **more)
+
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.run_command("echo agent > a.txt")
+        plan = await harness.plan()
+        before = read_tree(root)
+        monkeypatch.setattr(os, "replace", replace_slowly)
+        undo = asyncio.create_task(harness.snapshots.restore(plan))
+        await asyncio.to_thread(began.wait)
+        undo.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.wait([undo])
+        monkeypatch.undo()
+        assert undo.cancelled()
+        assert read_tree(root) == before
+        assert harness.fates(await harness.undo()) == {"a.txt": "restored"}
+
+
 async def test_an_undo_is_noted_on_the_disk_itself_before_it_changes_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,6 +463,55 @@ async def test_a_cancelled_command_is_still_scanned(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert harness.fates(await harness.undo()) == {"a.txt": "restored"}
+
+
+async def test_a_call_that_is_cancelled_while_it_begins_claims_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, began, go_on = os.replace, threading.Event(), threading.Event()
+
+    def replace_slowly(source: str, target: str, **more: int) -> None:
+        if str(target).endswith(f"{SESSION}.json"):
+            began.set()
+            go_on.wait(10)
+        replace(source, target, **more)
+
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.write_file("a.txt", "agent")
+        await harness.end_step()
+        monkeypatch.setattr(os, "replace", replace_slowly)
+        call = asyncio.create_task(harness.write_file("a.txt", "cancelled"))
+        await asyncio.to_thread(began.wait)
+        call.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.wait([call])
+        monkeypatch.undo()
+        assert call.cancelled()
+        other = harness.for_session(OTHER)
+        await other.run_command("echo other > a.txt")
+        assert other.fates(await other.undo()) == {"a.txt": "restored"}
+    # Nothing is left that the next opening would take for the change of a dead process.
+    assert list((tmp_path / "data").rglob("live/*")) == []
+
+
+async def test_a_call_that_outlasts_the_failure_of_another_ends_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def fail_for_ledgers(source: str, target: str, **more: int) -> None:
+        if str(target).endswith(".json"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target, **more)
+
+    async with open_snapshot_harness(tmp_path) as harness:
+        async with harness.snapshots.watch(SESSION, [str(harness.root / "a.txt")]):
+            async with harness.snapshots.watch(SESSION, [str(harness.root / "b.txt")]):
+                write(harness.root / "b.txt", "agent")
+                monkeypatch.setattr(os, "replace", fail_for_ledgers)
+            await asyncio.sleep(PULSE_SECONDS * 1.5)
+        assert harness.snapshots.coverage().extent == "none"
 
 
 async def test_leaving_ends_a_first_scan_in_progress(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from given.undo_harness import call_bash, call_edit, call_read, call_write, open_undo_harness
+from weft.local.step_checkout import to_scratch_files
 from weft.session.steps import list_steps
 from weft.undo.step_files import read_contents, read_step_files
+from weft.worktree.scratch import write_files
 
 
 async def test_the_files_after_each_change_are_as_the_agent_left_them(tmp_path: Path) -> None:
@@ -48,3 +50,22 @@ async def test_the_files_after_each_change_are_as_the_agent_left_them(tmp_path: 
         (4, "bash"),
         (4, "bash"),
     ]
+
+
+async def test_a_directory_that_became_a_file_and_a_directory_again_is_written(tmp_path: Path) -> None:
+    async with open_undo_harness(tmp_path / "loom") as harness:
+        await harness.run_turn(
+            [call_bash("mkdir -p a && echo one > a/b")],
+            [call_bash("rm -r a; echo two > a")],
+            [call_bash("rm a; mkdir a; echo three > a/b")],
+        )
+        snapshots = harness.api.runtime.undo_context.snapshots
+        files = await read_step_files(snapshots, list_steps(await harness.api.list_messages(harness.session)))
+        contents = await read_contents(
+            snapshots, (each for change in files.changes for each in (change.before, change.after))
+        )
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    for place, path, text in zip(files.places, ("a/b", "a", "a/b"), ("one", "two", "three"), strict=True):
+        write_files(str(scratch), to_scratch_files(files.get_after(place), contents))
+        assert (scratch / path).read_text() == f"{text}\n"

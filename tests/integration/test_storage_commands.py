@@ -279,7 +279,13 @@ def test_sizes_are_parsed_and_formatted() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--older-than", "30"), ("--larger-than", "much"), ("--empty-trash", "-1d")]
+    "words",
+    [
+        ("--older-than", "30"),
+        ("--larger-than", "much"),
+        ("--larger-than", "9" * 400),
+        ("--empty-trash", "-1d"),
+    ],
 )
 def test_an_invalid_amount_is_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["storage", "prune", *words]) == 2

@@ -442,6 +442,19 @@ def test_a_directory_with_files_of_the_person_does_not_become_a_file(harness: Wo
     assert harness.files() == before
 
 
+def test_a_directory_with_a_link_of_the_person_does_not_become_a_file(
+    harness: WorktreeHarness, tmp_path: Path
+) -> None:
+    worktree, directory = harness.make("x")
+    (directory / "sub" / "c.txt").unlink()
+    (directory / "sub").rmdir()
+    (directory / "sub").write_text("a file now\n")
+    (harness.root / "sub" / "mine").symlink_to(tmp_path)
+    with pytest.raises(ConflictError, match="sub"):
+        harness.merge(worktree)
+    assert (harness.root / "sub" / "mine").is_symlink()
+
+
 def test_merging_keeps_the_permissions_of_files(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "b.txt").write_text("changed\n")

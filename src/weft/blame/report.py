@@ -18,6 +18,9 @@ MAX_FILE_BYTES: Final = 50 << 20
 NEVER_CHANGED: Final = "no session of this store has changed this file"
 OLDER_LINES: Final = "lines that are unknown are older than the first snapshot of this file"
 
+# The largest file that is read has fewer lines than nine digits count.
+MAX_LINE_DIGITS: Final = 9
+
 LineRange = tuple[int, int]
 
 
@@ -44,12 +47,16 @@ def locate_file(root: str, directory: str, path: str) -> str:
 
 
 def parse_target(text: str) -> tuple[str, LineRange | None]:
-    """Split `FILE[:LINE[-LINE]]`. A colon that no number follows belongs to the name."""
+    """Split `FILE[:LINE[-LINE]]`. A colon that no number of a line follows belongs to the name."""
     name, colon, lines = text.rpartition(":")
     first, dash, last = lines.partition("-")
-    if not (colon and name and first.isdecimal() and (last.isdecimal() or not dash)):
+    if not (colon and name and _is_line_number(first) and (_is_line_number(last) or not dash)):
         return text, None
     return name, (int(first), int(last) if dash else int(first))
+
+
+def _is_line_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= MAX_LINE_DIGITS
 
 
 def blame_file(source: BlameSource, path: str, lines: LineRange | None = None) -> FileBlame:

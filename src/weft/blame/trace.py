@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
-
 from weft.model.data import Author, BlameLine, FileBlame
+from weft.model.wire import encode
 from weft.version import VERSION
 
 TRACE_VERSION: Final = "0.1.0"
@@ -25,7 +24,7 @@ def to_trace_record(blames: Sequence[FileBlame], *, revision: str | None, now: i
     return {
         "version": TRACE_VERSION,
         # The same lines by the same authors are the same record.
-        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, msgspec.json.encode((revision, files)).decode())),
+        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, encode((revision, files)).decode())),
         "timestamp": datetime.fromtimestamp(now // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         **({"vcs": {"type": "git", "revision": revision}} if revision else {}),
         "tool": {"name": "weft", "version": VERSION},

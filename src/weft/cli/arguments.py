@@ -138,4 +138,7 @@ def parse_size(text: str) -> int:
     unit = bare[len(number) :]
     if not number.replace(".", "", 1).isdecimal() or unit not in _UNIT_BYTES:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: write 500M or 2G")
-    return int(float(number) * _UNIT_BYTES[unit])
+    size = float(number) * _UNIT_BYTES[unit]
+    if size == float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is too large for a size")
+    return int(size)

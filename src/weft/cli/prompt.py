@@ -223,7 +223,7 @@ def read_attachment(path: str) -> FileInput:
     from pathlib import Path  # noqa: PLC0415  as above
 
     file = Path(path)
-    if not file.exists():
+    if not os.path.exists(path):  # pathlib raises an error for a name that is too long
         raise InvalidInputError(
             "--file", f"there is no file {path!r}", hint=f"paths are relative to {os.getcwd()}"
         )

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from weft.cli.output import Paint, sanitize
-from weft.errors import ConflictError, NotFoundError
+from weft.errors import ConflictError, NotFoundError, WeftError
 from weft.model.event import (
     Event,
     MessageUpdated,
@@ -23,7 +23,7 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage
-from weft.model.permission import PermissionRequest, Question, QuestionRequest
+from weft.model.permission import PermissionRequest, Question, QuestionRequest, can_be_asked
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
@@ -171,7 +171,7 @@ class PendingQuestions:
                 pass
 
     def add(self, request: PermissionRequest | QuestionRequest) -> None:
-        if request.id not in self._requests:
+        if request.id not in self._requests and can_be_asked(request):
             self._requests[request.id] = request
             if len(self._requests) == 1:
                 self._ask_first()
@@ -211,6 +211,10 @@ class PendingQuestions:
                     return False
         except (ConflictError, NotFoundError):
             pass  # somebody else has answered it, or the run withdrew it
+        except WeftError:
+            if first is not None:
+                self.add(first)  # the agent still waits
+            raise
         return True
 
     async def _answer_question(self, request: QuestionRequest, typed: str) -> None:

@@ -9,6 +9,7 @@ from weft.cli.outcome import RunOutcome, to_result
 from weft.cli.output import Paint, format_cost, format_tokens, sanitize, write_json, write_json_line
 from weft.host.clock import Clock
 from weft.model.display import (
+    bound_time,
     describe_failure,
     find_call_error,
     format_call,
@@ -263,4 +264,4 @@ def make_screen(session: SessionInfo, clock: Clock, *, plain: bool = False, undo
 
 def format_time_of_day(ms: int) -> str:
     """Format the time of day in the local time zone."""
-    return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone():%H:%M:%S}"
+    return f"{datetime.fromtimestamp(bound_time(ms) / 1000, UTC).astimezone():%H:%M:%S}"

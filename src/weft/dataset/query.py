@@ -91,7 +91,7 @@ def _authorize(
 def _fetch(cursor: sqlite3.Cursor, count: int) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     size = 0
-    for row in islice(cursor, count):
+    for row in islice(cursor, min(count, sys.maxsize)):
         values = tuple(value.hex() if isinstance(value, bytes) else value for value in row)
         size += sum(len(value) for value in values if isinstance(value, str))
         if size > MAX_RESULT_BYTES:

@@ -83,6 +83,8 @@ def read_file(path: str, *, limit: int) -> tuple[bytes, os.stat_result]:
         raw = os.read(fd, status.st_size + 1)
         while len(raw) > status.st_size and (more := os.read(fd, limit + 1 - len(raw))):
             raw += more  # it grew while it was read
+        if len(raw) > limit:
+            raise OSError(errno.EFBIG, f"more than the {limit} allowed", path)
         return raw, status
     finally:
         os.close(fd)

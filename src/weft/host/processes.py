@@ -147,6 +147,12 @@ class ProcessOutput:
             except OSError:
                 # If the disk is full, drop the rest of the output and let the command run on.
                 self._limit = max(before, self._memory)
+            finally:
+                self._extend_head(piece)  # also if we were cancelled: the piece is in the file by now
+        else:
+            self._extend_head(piece)
+
+    def _extend_head(self, piece: bytes) -> None:
         self.head.extend(piece[: max(0, self._memory - len(self.head))])
 
     def _write(self, piece: bytes) -> None:

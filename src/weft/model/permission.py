@@ -146,3 +146,8 @@ class QuestionRequest(Wire, frozen=True, kw_only=True):
     session_id: SessionID
     questions: tuple[Question, ...]
     tool: CallRef | None = None
+
+
+def can_be_asked(request: PermissionRequest | QuestionRequest) -> bool:
+    """Return False for a request without questions, which another server may send: nobody can answer it."""
+    return not isinstance(request, QuestionRequest) or bool(request.questions)

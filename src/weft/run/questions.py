@@ -37,6 +37,8 @@ def make_ask_questions(runtime: Runtime, session: SessionID) -> AskQuestions:
     """Return the function with which the tools of a session ask the person questions."""
 
     async def ask_questions(questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers:
+        if not questions:
+            return ()
         request = QuestionRequest(
             id=runtime.mint.question(), session_id=session, questions=tuple(questions), tool=call
         )

@@ -180,7 +180,8 @@ class GitSnapshots:
         """Keep the time at which this process was last alive up to date, while a call may change files."""
         while self._witness is not None:
             await asyncio.sleep(PULSE_SECONDS)
-            await asyncio.to_thread(self._witness.show_life)
+            if (witness := self._witness) is not None:  # a concurrent call may have failed to be recorded
+                await asyncio.to_thread(witness.show_life)
 
     async def _dismiss_witness(self) -> None:
         witness, self._witness = self._witness, None
@@ -278,9 +279,9 @@ class GitSnapshots:
         await asyncio.to_thread(self._tracker.make)
         stack = ExitStack()
         restoring = self._tracker.restorer.restoring(plan)
-        restored = await run_to_completion(asyncio.to_thread(stack.enter_context, restoring))
         try:
-            yield restored
+            # If we are cancelled meanwhile, the files are restored when that is raised.
+            yield await run_to_completion(asyncio.to_thread(stack.enter_context, restoring))
         except BaseException as error:
             await run_to_completion(
                 asyncio.to_thread(stack.__exit__, type(error), error, error.__traceback__)

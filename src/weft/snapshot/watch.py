@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from weft.errors import GitError
 from weft.host.files import Disk, try_lock, write_atomic
+from weft.host.tasks import run_to_completion
 from weft.model.diff import Patch
 from weft.model.ids import SessionID
 from weft.snapshot.entry import FileEntry, is_same
@@ -261,8 +262,12 @@ class CallWatcher:
         ledger = self.get_ledger(call.session)
         ledger.calls.add(call.call)
         ledger.opened[call.began] = OpenCall(began=call.began, files=changes, blind=call.blind)
-        await self._save(ledger)
-        await asyncio.to_thread(self._show_calls)
+        try:
+            await run_to_completion(self._save_and_show(ledger))
+        except BaseException:
+            # Whoever opened it never gets the call, so nobody else would close it.
+            await run_to_completion(self._close(call))
+            raise
 
     async def _close(self, call: WatchedCall) -> None:
         self._calls.discard(call)
@@ -270,6 +275,9 @@ class CallWatcher:
             self._announced.clear()
         ledger = self.get_ledger(call.session)
         ledger.opened.pop(call.began, None)
+        await self._save_and_show(ledger)
+
+    async def _save_and_show(self, ledger: ChangeLedger) -> None:
         await self._save(ledger)
         await asyncio.to_thread(self._show_calls)
 

@@ -147,5 +147,5 @@ def to_statistics_query(now: int, *, days: int | None, project: ProjectID | None
     """Build the query for the last `days` days; 0 means since midnight, None all time."""
     if days is None:
         return StatisticsQuery(day_of=day_of, project=project)
-    since = find_midnight(now) if days == 0 else now - days * DAY_MS
+    since = find_midnight(now) if days == 0 else max(0, now - days * DAY_MS)
     return StatisticsQuery(day_of=day_of, project=project, since=since, days=max(days, 1))

@@ -366,33 +366,33 @@ class Chat:
         )
 
     async def _answer(self, typed: str) -> None:
-        request = self.request
-        assert self.view is not None, "there is no request without a session"
-        with suppress(ConflictError, NotFoundError):  # it was answered elsewhere, or the run withdrew it
+        request, view = self.request, self.view
+        if request is None or view is None:
+            return
+        try:
             match request:
                 case PermissionRequest():
                     reply, message, terms = to_reply(typed, list_choices(request, scopes=self.setup.scopes))
-                    self.view.drop_request(request.id)
-                    what = f"{request.permission} {', '.join(request.patterns)}"
-                    self.note(
-                        f"{'refused' if reply == 'reject' else f'allowed {terms.scope or reply}'}: {what}"
-                    )
+                    view.drop_request(request.id)
+                    done = "refused" if reply == "reject" else f"allowed {terms.scope or reply}"
+                    self.note(f"{done}: {request.permission} {', '.join(request.patterns)}")
                     await self.api.reply_permission(request.id, reply, message=message, grant=terms)
                 case QuestionRequest():
-                    await self._answer_question(request, typed)
-                case None:
-                    pass
+                    await self._answer_question(request, typed, view)
+        except WeftError as error:
+            if not isinstance(error, ConflictError | NotFoundError):  # else it was answered elsewhere
+                view.add_request(request)  # the agent still waits
+                raise
 
-    async def _answer_question(self, request: QuestionRequest, typed: str) -> None:
+    async def _answer_question(self, request: QuestionRequest, typed: str, view: SessionView) -> None:
         """Collect the answer to one question of a request, and reply when it was the last."""
-        assert self.view is not None, "there is no request without a session"
         answers = self._answers.setdefault(request.id, [])
         answers.append(to_answers(request.questions[len(answers)], typed))
         self._dirty.set()
         if len(answers) < len(request.questions):
             return
         del self._answers[request.id]
-        self.view.drop_request(request.id)
+        view.drop_request(request.id)
         for question, chosen in zip(request.questions, answers, strict=True):
             self.note(f"{question.question} {', '.join(chosen) or 'no answer'}")
         if any(answers):

@@ -40,6 +40,7 @@ async def copy_text(
     A terminal does not say whether it accepted an OSC 52 sequence, so a program of the system is used, too, if there is one. If
     there is no way at all, the text goes into a file.
     """
+    text = text.encode(errors="replace").decode()  # a model may write half a surrogate pair
     ways: list[str] = []
     if env.get("TMUX"):
         # tmux keeps the text in a buffer, and passes it on to its own terminal.

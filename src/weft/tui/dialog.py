@@ -32,6 +32,7 @@ REPLY_WORDS: Final[Mapping[str, Reply]] = {
 SCOPE_WORDS: Final[Mapping[str, Scope]] = {"t": "turn", "turn": "turn", "p": "project", "project": "project"}
 REJECT_WORDS: Final = ("r", "reject", "n", "no")
 MAX_DIFF_LINES: Final = 30
+MAX_NUMBER_LENGTH: Final = 9
 
 
 class DialogChoice(Struct, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ def to_reply(typed: str, choices: list[DialogChoice] | None = None) -> tuple[Rep
     A number stands for its choice. Anything but a yes rejects. Words after a no, or instead of it, are the message.
     """
     first, _, rest = typed.partition(" ")
-    if choices and first.isdecimal() and 1 <= int(first) <= len(choices):
+    if choices and _is_number(first, len(choices)):
         typed = f"{choices[int(first) - 1].word} {rest}".strip()
         first = choices[int(first) - 1].word
     word = typed.lower()
@@ -73,7 +74,7 @@ def to_reply(typed: str, choices: list[DialogChoice] | None = None) -> tuple[Rep
 def is_reply(typed: str, choices: list[DialogChoice]) -> bool:
     """Return False for an empty line and for a number that no choice has: a slip of the finger is no refusal."""
     words = typed.split()
-    return bool(words) and not (words[0].isdecimal() and not 1 <= int(words[0]) <= len(choices))
+    return bool(words) and not (words[0].isdecimal() and not _is_number(words[0], len(choices)))
 
 
 def to_answers(question: Question, typed: str) -> tuple[str, ...]:
@@ -90,8 +91,13 @@ def is_answer(question: Question, typed: str) -> bool:
     """Return False for a number that no option has, and for words that the question does not allow."""
     words = typed.strip()
     if words.isdecimal() and question.options:
-        return 1 <= int(words) <= len(question.options)
+        return _is_number(words, len(question.options))
     return not words or bool(to_answers(question, words))  # an empty line rejects the question
+
+
+def _is_number(typed: str, most: int) -> bool:
+    """Return True for a number from 1 to `most`. Somebody may paste one of any length."""
+    return typed.isdecimal() and len(typed) <= MAX_NUMBER_LENGTH and 1 <= int(typed) <= most
 
 
 # --- lines ---

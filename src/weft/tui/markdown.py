@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # for types alone: imported when something is rendered
 MAX_CODE_LINES: Final = 40
 # How much of an open block is rendered: more would not fit into the live region.
 MAX_TAIL_LENGTH: Final = 4000
-_FENCE: Final = re.compile(r"( {0,3})(`{3,}|~{3,})\s*([^`\s]*)[^`]*$")
+_FENCE: Final = re.compile(r"( {0,3})(`{3,}|~{3,})\s*+([^`\s]*+)[^`]*+$")
 _NESTED_FENCE: Final = re.compile(r"\s*(`{3,}|~{3,})")
 _HEADING: Final = re.compile(r"#{1,6}(\s|$)")
 _ITEM: Final = re.compile(r"(?:[-*+]|(\d{1,9})[.)])(\s|$)")

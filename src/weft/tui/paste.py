@@ -3,7 +3,9 @@
 import base64
 import mimetypes
 import os
+import re
 import shlex
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +16,7 @@ from weft.model.input import FileInput
 MAX_PASTE_LINES: Final = 8
 MAX_PASTE_LENGTH: Final = 1000
 MAX_IMAGE_BYTES: Final = 20 << 20
+MAX_PATH_LENGTH: Final = 16_384  # of a path that the terminal has quoted
 IMAGE_TYPES: Final = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
 
@@ -41,19 +44,22 @@ class Pastes:
 
     def unfold(self, text: str) -> str:
         """Return a prompt with pasted texts in full."""
-        for name, pasted in self._texts.items():
-            text = text.replace(name, pasted)
-        return text
+        return _replace_names(text, self._texts)
 
     def to_history(self, text: str) -> str:
         """Return a prompt as another conversation can use it: with pasted texts in full, and images by their paths."""
-        for name, path in self._images.items():
-            text = text.replace(name, f"@{path}")
-        return self.unfold(text)
+        return _replace_names(text, self._texts | {name: f"@{path}" for name, path in self._images.items()})
 
     def list_images(self, text: str) -> list[str]:
         """Return the paths of the images that a prompt names."""
         return [path for name, path in self._images.items() if name in text]
+
+
+def _replace_names(text: str, values: Mapping[str, str]) -> str:
+    """Replace each name by its value. A value may contain a name, which stays: it was pasted."""
+    if not values:
+        return text
+    return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
 
 
 def find_image(text: str) -> str:
@@ -61,6 +67,8 @@ def find_image(text: str) -> str:
 
     Terminals paste a file that is dropped on them as a path, with quotes or backslashes if it has spaces, or as a URL.
     """
+    if len(text) > MAX_PATH_LENGTH:  # to split it takes the square of its length
+        return ""
     try:
         words = shlex.split(text)
         word = words[0] if len(words) == 1 else text.strip()

@@ -58,7 +58,7 @@ from weft.model.part import (
     count_used,
     list_patch_files,
 )
-from weft.model.permission import PermissionRequest, QuestionRequest
+from weft.model.permission import PermissionRequest, QuestionRequest, can_be_asked
 from weft.model.session import Busy, Idle, Retry, SessionInfo, Todo, get_ledger, get_weft_data
 from weft.model.spending import (
     Ledger,
@@ -297,7 +297,8 @@ class SessionView:
         self._settled.insert(0, item)
 
     def add_request(self, request: PermissionRequest | QuestionRequest) -> None:
-        self._requests[request.id] = request
+        if can_be_asked(request):
+            self._requests[request.id] = request
 
     def drop_request(self, id: str) -> None:
         self._requests.pop(id, None)

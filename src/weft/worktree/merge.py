@@ -267,9 +267,11 @@ def _is_obstructed(top: str, staged: str, change: TreeDifference, deleted: set[s
 
 
 def _list_below(top: str, path: str) -> list[str]:
+    """Return everything below a directory except directories. Links are not followed."""
     paths = []
-    for directory, _, files in os.walk(os.path.join(top, path)):
-        paths += [os.path.relpath(os.path.join(directory, name), top) for name in files]
+    for directory, names, files in os.walk(os.path.join(top, path)):
+        links = [name for name in names if os.path.islink(os.path.join(directory, name))]
+        paths += [os.path.relpath(os.path.join(directory, name), top) for name in (*files, *links)]
     return paths
 
 

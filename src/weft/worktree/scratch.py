@@ -88,7 +88,8 @@ class ScratchCheckout:
 
 def write_files(top: str, files: ScratchFiles) -> None:
     """Write files into a checkout, and remove those that are not to exist. Raise `ConflictError` for one that leads out of it."""
-    for path, file in files.items():
+    # Removals come first: a directory may take the place of a file, and must not be removed with what was written below it.
+    for path, file in sorted(files.items(), key=lambda each: each[1] is not None):
         target = os.path.join(os.fsencode(top), path)
         if _leaves(os.fsencode(top), target):
             raise ConflictError("file", os.fsdecode(path), "would be written outside the checkout")

@@ -1,8 +1,13 @@
 """What is asked on a plain terminal."""
 
-from weft.cli.questions import format_permission
-from weft.model.ids import PermissionID, SessionID
-from weft.model.permission import PermissionRequest
+from typing import Any
+
+import pytest
+
+from weft.cli.questions import PendingQuestions, format_permission
+from weft.errors import StoreError
+from weft.model.ids import PermissionID, QuestionID, SessionID
+from weft.model.permission import PermissionRequest, QuestionRequest
 
 REQUEST = PermissionRequest(
     id=PermissionID("per_1"),
@@ -43,3 +48,27 @@ def test_a_question_about_a_directory_shows_the_command_and_the_source_of_the_ru
     ]
     # The rules of a server are not here to be explained.
     assert format_permission(request, None)[2] == "    asked because: the server's rules ask for it"
+
+
+def test_a_request_without_questions_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    engine_api: Any = None
+    pending = PendingQuestions(engine_api)
+    pending.add(QuestionRequest(id=QuestionID("que_1"), session_id=SessionID("ses_1"), questions=()))
+    assert (pending.first_id, capsys.readouterr().err) == (None, "")
+
+
+class FailingApi:
+    """An `Api` that cannot store a reply."""
+
+    async def reply_permission(self, request: str, *_: object, **__: object) -> None:
+        raise StoreError(f"the reply to {request} cannot be written")
+
+
+async def test_a_request_whose_reply_fails_is_still_open(capsys: pytest.CaptureFixture[str]) -> None:
+    api: Any = FailingApi()
+    pending = PendingQuestions(api)
+    pending.add(REQUEST)
+    asked = capsys.readouterr().err
+    with pytest.raises(StoreError):
+        await pending.answer("once")
+    assert (pending.first_id, capsys.readouterr().err) == (REQUEST.id, asked)

@@ -4,6 +4,7 @@ import pytest
 
 from weft.acp.updates import to_iso
 from weft.cli.output import format_time
+from weft.cli.run_screen import format_time_of_day
 from weft.host.now import day_of
 from weft.transfer.atif import format_iso
 
@@ -26,4 +27,5 @@ def test_any_number_is_shown_as_a_date(
     monkeypatch.setenv("TZ", "UTC")
     assert format_time(time, now=other_day).partition("· ")[2].startswith(year)
     assert day_of(time).startswith(year)
+    assert len(format_time_of_day(time)) == len("12:00:00")
     assert (to_iso(time)[:4], format_iso(time)[:4]) == (year, year)

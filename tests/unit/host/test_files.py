@@ -44,6 +44,14 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path, size: int) -> None:
             read(str(path), limit=size - 1)
 
 
+def test_a_file_that_has_more_than_its_status_says_is_refused_over_the_limit() -> None:
+    # The kernel says of its own files that they are empty.
+    content = Path("/proc/self/mountinfo").read_bytes()
+    assert read_file("/proc/self/mountinfo", limit=len(content))[0] == content
+    with pytest.raises(OSError, match="more than the 10 allowed"):
+        read_file("/proc/self/mountinfo", limit=10)
+
+
 def test_a_special_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "."):

@@ -51,6 +51,15 @@ async def test_tmux_and_system_programs_get_the_text(programs: Path) -> None:
     assert [(programs / f"{name}.out").read_text() for name in ("tmux", "xclip")] == ["words", "words"]
 
 
+@pytest.mark.parametrize("env", [{"TERM": "xterm", "DISPLAY": ":0"}, {"TERM": "linux"}])
+async def test_half_a_surrogate_pair_is_replaced(env: dict[str, str], programs: Path) -> None:
+    ways, _ = await copy("half \ud83d", **env)
+    if "DISPLAY" in env:
+        assert (programs / "xclip.out").read_text() == "half ?"
+    else:
+        assert take_file(ways.removeprefix("the file "))[0] == "half ?"
+
+
 async def test_over_ssh_no_program_of_this_machine_is_used(programs: Path) -> None:
     ways, _ = await copy("words", TERM="xterm", DISPLAY=":0", SSH_CONNECTION="x")
     assert ways == "OSC 52"

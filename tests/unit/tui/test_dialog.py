@@ -137,3 +137,11 @@ def test_a_slip_of_the_finger_is_no_reply(typed: str, answers: bool) -> None:
 )
 def test_a_slip_of_the_finger_is_no_answer(question: Question, typed: str, answers: bool) -> None:
     assert is_answer(question, typed) is answers
+
+
+def test_a_number_of_thousands_of_digits_is_no_choice() -> None:
+    many = "9" * 5000
+    choices = list_choices(REQUEST)
+    assert not is_reply(many, choices)
+    assert to_reply(many, choices)[0] == "reject"
+    assert not is_answer(QUESTION, many)

@@ -1,6 +1,7 @@
 """Markdown in a terminal: where blocks end while text is streamed, and how each is rendered."""
 
 import unicodedata
+from time import monotonic
 
 import pytest
 from hypothesis import given
@@ -133,6 +134,12 @@ def test_an_open_block_is_available_before_it_ends() -> None:
     (first,) = splitter.feed("ond\n")
     assert first == MarkdownBlock(kind="text", text="first", spaced=False)
     assert splitter.tail() == MarkdownBlock(kind="text", text="second\n", spaced=True)
+
+
+def test_a_line_that_is_almost_a_fence_is_read_at_once() -> None:
+    began = monotonic()
+    assert MarkdownSplitter().feed(f"```{' ' * 50_000}`\n") == []
+    assert monotonic() - began < 3
 
 
 def test_a_long_fence_settles_in_pieces() -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from shlex import quote
+from time import monotonic
 
 import pytest
 from hypothesis import example, given
@@ -19,6 +20,21 @@ def test_a_long_pasted_text_is_shown_by_name_and_sent_in_full() -> None:
     assert pastes.fold(f"{long}\n") == "[paste 3: 30 lines]"
     assert pastes.unfold("see [paste 1: 30 lines]!") == f"see {long}!"
     assert pastes.to_history("see [paste 1: 30 lines]!") == f"see {long}!"
+
+
+def test_a_pasted_text_that_names_another_paste_is_sent_as_it_is() -> None:
+    pastes = Pastes()
+    first = "\n".join(["[paste 2: 30 lines]", "[image 1: a.png]", *map(str, range(28))])
+    second = "\n".join(map(str, range(30)))
+    names = [pastes.fold(each) for each in (first, second)]
+    assert names == ["[paste 1: 30 lines]", "[paste 2: 30 lines]"]
+    assert pastes.unfold(" ".join(names)) == f"{first} {second}"
+
+
+def test_a_long_line_is_pasted_at_once() -> None:
+    began = monotonic()
+    assert Pastes().fold("w" * 1_000_000) == "[paste 1: 1 line]"
+    assert monotonic() - began < 5
 
 
 def test_an_image_path_is_recognised_in_the_format_of_every_terminal(tmp_path: Path) -> None:

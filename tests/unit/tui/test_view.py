@@ -17,6 +17,7 @@ from weft.model.event import (
     PartUpdated,
     PermissionAsked,
     PermissionReplied,
+    QuestionAsked,
     SessionCreated,
     SessionFailed,
     SessionIdled,
@@ -26,7 +27,7 @@ from weft.model.event import (
     TodoUpdated,
 )
 from weft.model.failure import aborted_failure, unknown_failure
-from weft.model.ids import MessageID, PartID, PermissionID, SessionID
+from weft.model.ids import MessageID, PartID, PermissionID, QuestionID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime
 from weft.model.part import (
     CacheTokens,
@@ -41,7 +42,7 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.model.permission import CallRef, PermissionRequest
+from weft.model.permission import CallRef, PermissionRequest, QuestionRequest
 from weft.model.session import (
     Busy,
     Retry,
@@ -457,3 +458,11 @@ def test_no_item_controls_the_terminal(words: str, width: int) -> None:
         part for line in (*shown, *render_permission(request, width, agent=words)) for _, part in line
     )
     assert [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs")] == []
+
+
+def test_a_request_without_questions_is_not_shown() -> None:
+    view = start()
+    view.feed(
+        QuestionAsked(request=QuestionRequest(id=QuestionID("que_1"), session_id=SESSION, questions=()))
+    )
+    assert view.requests == []
