@@ -1,7 +1,7 @@
 """One prompt from start to end, in memory."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from decimal import Decimal
 
 import pytest
@@ -28,7 +28,7 @@ from weft.model.permission import Rule
 from weft.model.session import Retry
 from weft.model.transcript import Transcript
 from weft.permission.policy import AskPolicy
-from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, Usage
+from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, ToolInputStart, Usage
 from weft.provider.contract import (
     AssistantModelMessage,
     ModelRequest,
@@ -208,27 +208,38 @@ async def test_a_tool_that_raises_fails_its_call_and_not_the_run() -> None:
         ]
 
 
-async def test_calls_with_the_same_id_are_told_apart() -> None:
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        (("call_0", "call_0"), ["call_0", "call_0_2"]),
+        (("call_3", "call", "call"), ["call_3", "call", "call_4"]),
+    ],
+)
+@pytest.mark.parametrize("announced", [False, True])
+async def test_calls_with_the_same_id_are_told_apart(
+    given: Sequence[str], stored: list[str], announced: bool
+) -> None:
     class EqualIdProvider:
-        """A server that gives both calls of an answer the same id."""
+        """A server that gives several calls of an answer the same id."""
 
         async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
             yield Started()
             if len(request.messages) == 1:
-                yield ToolCall(call_id="call_0", tool="echo", raw='{"words":"a"}')
-                yield ToolCall(call_id="call_0", tool="echo", raw='{"words":"b"}')
+                for number, id in enumerate(given):
+                    if announced:
+                        yield ToolInputStart(call_id=id, tool="echo")
+                    yield ToolCall(call_id=id, tool="echo", raw=f'{{"words":"{number}"}}')
             yield Finished(reason="stop", usage=Usage())
 
     async with open_engine(provider=EqualIdProvider()) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        calls = [
-            part.call_id
-            for part in (await engine.api.list_messages(session))[1].parts
-            if isinstance(part, ToolPart)
-        ]
+        parts = (await engine.api.list_messages(session))[1].parts
+        calls = [part for part in parts if isinstance(part, ToolPart)]
 
-        assert calls == ["call_0", "call_0_2"]
+        assert [part.call_id for part in calls] == stored
+        assert [part.state.input for part in calls] == [{"words": str(number)} for number in range(len(given))]
+        assert all(isinstance(part.state, CompletedState) for part in calls)
         assert len(await engine.api.list_messages(session)) == 3
 
 
