@@ -118,6 +118,8 @@ def prepare_call(call: ToolCall, offered: Collection[str], registered: Collectio
         arguments = msgspec.json.decode(call.raw.strip() or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         return _to_invalid(call, f"the arguments are not JSON: {error}")
+    except RecursionError:
+        return _to_invalid(call, "the arguments are nested too deeply")
     if not isinstance(arguments, dict):
         return _to_invalid(call, "the arguments are not a JSON object")
     return CallStarted(call_id=call.call_id, tool=name, input=arguments, metadata=call.metadata)
@@ -315,7 +317,7 @@ class ToolCalls:
         self._queue = queue
         self._format = find_json_format(answer.step.prompt)
         self._call_ids: set[str] = set()
-        self._announced: dict[str, str] = {}  # the ids of calls that have begun, by those that the server gives them
+        self._announced: dict[str, str] = {}  # our ids of calls that have begun, by the server's
         self._running: set[str] = set()
         self._nested_results: dict[str, asyncio.Future[bool]] = {}
         self._nested_errors: dict[str, str] = {}

@@ -173,6 +173,7 @@ async def test_an_invalid_call_tells_the_model_why() -> None:
     bad = [
         UseTool(tool="nosuch", input={}),
         UseTool(tool="echo", raw="{not json"),
+        UseTool(tool="echo", raw='{"words":' * 5000 + "1" + "}" * 5000),
         UseTool(tool="echo", raw="[1]"),
         UseTool(tool="echo", input={"words": 7}),
         UseTool(tool="ECHO", input={"words": "loud"}),
@@ -185,6 +186,7 @@ async def test_an_invalid_call_tells_the_model_why() -> None:
         assert "there is no tool 'nosuch'; there are echo" in received
         assert "apply_patch" not in received, "it is not offered to this model"
         assert "the arguments are not JSON" in received
+        assert "the arguments are nested too deeply" in received
         assert "the arguments are not a JSON object" in received
         assert "echo!The echo tool was called with invalid arguments: Expected `str`, got `int`" in received
         assert "echo=loud" in received
