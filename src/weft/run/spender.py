@@ -181,10 +181,13 @@ class Spender:
         return await store.get_session(session.id)
 
     async def _load_ancestry(self, session: SessionInfo) -> list[SessionInfo]:
-        """Return the session and its ancestors as stored, the root last."""
+        """Return the session and its ancestors as stored, the root last. A parent that is gone ends the list."""
         ancestry = [session]
-        while (parent := ancestry[-1].parent_id) is not None and parent not in {each.id for each in ancestry}:
-            ancestry.append(await self._runtime.store.get_session(parent))
+        with suppress(NotFoundError):
+            while (parent := ancestry[-1].parent_id) is not None and parent not in {
+                each.id for each in ancestry
+            }:
+                ancestry.append(await self._runtime.store.get_session(parent))
         return ancestry
 
     def _set_allowance(self, session: SessionInfo) -> None:

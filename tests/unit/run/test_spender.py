@@ -10,7 +10,7 @@ from given.engine import ALLOW, ECHO, MODEL, NOW, Engine, open_engine, text_prom
 from weft.host.now import day_of
 from weft.host.tasks import open_tasks
 from weft.model.agent import AgentInfo
-from weft.model.event import SessionFailed, SessionIdled, SessionWarned
+from weft.model.event import SessionDeleted, SessionFailed, SessionIdled, SessionWarned
 from weft.model.failure import BudgetData, BudgetFailure
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -329,3 +329,14 @@ async def test_an_interrupted_step_is_counted_when_its_run_ends() -> None:
     assert found.weft is not None
     assert found.weft.spent is not None
     assert (found.weft.spent.own.cost, found.weft.spent.own.steps) == (PRICE, 2)
+
+
+async def test_a_session_whose_parent_is_gone_keeps_its_budget() -> None:
+    store = MemoryStore()
+    limits = Budgets(session=Budget(steps=1), tree=Budget(steps=5))
+    async with open_engine(end(), end(), store=store, budgets=limits) as engine:
+        parent = await start(engine)
+        child = await start(engine, parent)
+        await store.apply(SessionDeleted(info=await store.get_session(parent)))
+        assert info(await engine.api.prompt(child, text_prompt("weave"))).error is None
+        assert failure(await engine.api.prompt(child, text_prompt("on"))).scope == "session"
