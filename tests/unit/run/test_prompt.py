@@ -13,7 +13,7 @@ from weft.local.permissions import PermissionSettings
 from weft.model.event import PartGrew, PartUpdated, PermissionAsked, PublishedEvent, StatusChanged
 from weft.model.failure import AbortedFailure, ApiFailure, unknown_failure
 from weft.model.ids import Mint, SessionID
-from weft.model.input import SessionInput
+from weft.model.input import PromptInput, SessionInput, ShellInput, SubtaskInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import (
     CompletedState,
@@ -42,7 +42,7 @@ from weft.run.runtime import RunDeadlines
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.registry import APPLY_PATCH, BATCH, INVALID
+from weft.tool.registry import APPLY_PATCH, BATCH, INVALID, TASK
 
 WRAP = 1_786_706_395_136  # 2026-08-14T11:19:55.136Z
 
@@ -240,7 +240,9 @@ async def test_calls_with_the_same_id_are_told_apart(
         calls = [part for part in parts if isinstance(part, ToolPart)]
 
         assert [part.call_id for part in calls] == stored
-        assert [part.state.input for part in calls] == [{"words": str(number)} for number in range(len(given))]
+        assert [part.state.input for part in calls] == [
+            {"words": str(number)} for number in range(len(given))
+        ]
         assert all(isinstance(part.state, CompletedState) for part in calls)
         assert len(await engine.api.list_messages(session)) == 3
 
@@ -819,6 +821,23 @@ async def test_a_clock_that_steps_back_does_not_put_new_messages_before_old_ones
             "'second'",
         ]
         assert len(engine.provider.requests) == 2
+
+
+async def test_nothing_ends_before_it_began_when_the_clock_steps_back() -> None:
+    clock = HandClock(NOW)
+    subtask = SubtaskInput(agent="build", description="Weave", prompt="weave")
+    script = [Say(text="one")], [Say(text="child")], [Say(text="two")]
+    async with open_engine(*script, clock=clock, tools=(TASK,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, text_prompt("first"))
+        clock.set(NOW - 3_600_000)
+        await engine.api.shell(session, ShellInput(command="true"))
+        await engine.api.prompt(session, PromptInput(parts=(subtask,)))
+
+        infos = [message.info for message in await engine.api.list_messages(session)]
+        answers = [each for each in infos if isinstance(each, AssistantMessage)]
+        assert len(answers) == 4
+        assert all((each.time.completed or 0) >= each.time.created for each in answers)
 
 
 async def test_ids_of_a_client_with_a_wrong_clock_do_not_confuse_the_run() -> None:
