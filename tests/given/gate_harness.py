@@ -73,6 +73,7 @@ def make_gate_harness(
     clock: HandClock | None = None,
     project: ProjectID = PROJECT,
     seed: str = "",
+    shared: Store | None = None,
     **terms: Any,
 ) -> GateHarness:
     clock = clock or HandClock(NOW)
@@ -85,8 +86,8 @@ def make_gate_harness(
 
     mint = Mint(clock.now, Random(f"{root} {project} {seed}").randbytes)
     context = GateContext(clock=clock, mint=mint, project=project, publish=tell)
-    store: Store = FileStore(root) if root else MemoryStore()
-    storage = make_gate_storage(store, project, persistent=bool(root))
+    store: Store = shared or (FileStore(root) if root else MemoryStore())
+    storage = make_gate_storage(store, project, persistent=bool(root or shared))
     said = replace(AskPolicy(can_ask=True, person="ada", owner="here"), **terms)
     return GateHarness(
         gate=Gate(storage, context, said),

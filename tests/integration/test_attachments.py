@@ -105,6 +105,25 @@ async def test_a_missing_attachment_becomes_an_error_text_and_the_prompt_is_answ
     assert files(asked) == []
 
 
+@pytest.mark.parametrize("mime", ["text/plain", "image/png"])
+@pytest.mark.parametrize("url", ["file://[x/loom.txt", "file:///loom%00.txt", "file:///" + "x" * 5000])
+async def test_an_address_that_no_file_can_have_becomes_an_error_text(
+    url: str, mime: str, project: Path
+) -> None:
+    asked = await send_attachments(project, FileInput(mime=mime, filename="loom.txt", url=url))
+    [text] = texts(asked)
+    assert text.startswith("Read tool failed to read ")
+    assert files(asked) == []
+
+
+@pytest.mark.parametrize(
+    "query", ["?start=²", f"?start={'9' * 5000}", "?start=1&end=²", f"?start={'9' * 400}"]
+)
+async def test_lines_that_are_no_usable_numbers_are_ignored(query: str, project: Path) -> None:
+    _, shown = texts(await send_attachments(project, file(project / "loom.txt", query)))
+    assert [number for number in range(1, 6) if f"line {number}" in shown] == [1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize(
     ("url", "text"),
     [

@@ -12,7 +12,7 @@ from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, SessionID, id_sort_key
 from weft.model.part import AnyPart, CompactionPart, ModelRef, Moment, TextPart, Tokens
 from weft.model.spending import Budget
-from weft.model.wire import Wire, always
+from weft.model.wire import Wire, always, check_finite
 
 
 class UserSummary(Wire, frozen=True, kw_only=True):
@@ -108,6 +108,9 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     finish: str | None = None
     priced: bool = True
     counted: bool = True
+
+    def __post_init__(self) -> None:
+        check_finite(self.cost)
 
 
 AnyMessage = UserMessage | AssistantMessage

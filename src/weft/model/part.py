@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from weft.model.diff import Patch
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, PartID, SessionID
-from weft.model.wire import Wire, always
+from weft.model.wire import Wire, always, check_finite
 
 
 class Span(Wire, frozen=True, kw_only=True):
@@ -235,6 +235,9 @@ class StepFinishPart(Part, frozen=True, kw_only=True, tag="step-finish"):
     priced: bool = True
     counted: bool = True
     weft: WeftStepData | None = None
+
+    def __post_init__(self) -> None:
+        check_finite(self.cost)
 
 
 class WeftPatchData(Wire, frozen=True, kw_only=True):

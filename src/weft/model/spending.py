@@ -1,13 +1,13 @@
 """Spending in tokens and dollars, the totals of a session, and budgets."""
 
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import Decimal, getcontext
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
 from weft.model.ids import MessageID, PartID, SessionID
-from weft.model.wire import Wire, always
+from weft.model.wire import Wire, always, check_finite
 
 if TYPE_CHECKING:  # listing sessions must not load types that it does not use
     from weft.model.part import StepFinishPart, Tokens
@@ -31,6 +31,9 @@ class Spent(Wire, frozen=True, kw_only=True):
     counted: bool = True
     steps: int = 0
     ms: int = 0
+
+    def __post_init__(self) -> None:
+        check_finite(self.cost)
 
 
 class Ledger(Wire, frozen=True, kw_only=True):
@@ -58,6 +61,9 @@ class Budget(Wire, frozen=True, kw_only=True):
     tokens: int | None = None
     steps: int | None = None
     seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        check_finite(self.cost)
 
 
 UNLIMITED = Budget()
@@ -114,7 +120,8 @@ def to_step_spent(step: "StepFinishPart") -> Spent:
 def _strip_zeros(cost: Decimal) -> Decimal:
     """Remove trailing zeros, as OpenCode writes numbers."""
     short = cost.normalize()
-    return short if int(short.as_tuple().exponent) <= 0 else short.quantize(Decimal(1))
+    is_short = int(short.as_tuple().exponent) <= 0 or short.adjusted() >= getcontext().prec
+    return short if is_short else short.quantize(Decimal(1))
 
 
 def add_spent(pieces: Iterable[Spent]) -> Spent:

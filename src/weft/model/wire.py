@@ -53,6 +53,14 @@ def always(value: T, *, name: str | None = None) -> Any:
     return msgspec.field(default_factory=value.copy if isinstance(value, dict) else lambda: value, name=name)
 
 
+def check_finite(number: Decimal | None) -> None:
+    """Raise `ValueError` for a number that JSON does not have: msgspec reads the texts "NaN" and "Infinity" as decimals, and would
+    write them into documents that nobody can read.
+    """
+    if isinstance(number, Decimal) and not number.is_finite():
+        raise ValueError(f"{str(number)[:40]} is not a JSON number")
+
+
 def _parse_number(text: str) -> float | Decimal:
     """Parse a number with a point or an exponent: as a float if that is exact, else as a Decimal."""
     try:

@@ -220,11 +220,14 @@ class AuditChain:
             return lines
 
         await self._store.append_log(self._log, extend)
-        await self._store.update_value(self._end, lambda known: to_plain(_choose_later(read_end(known), end)))
-        if end.dropped > recorded.dropped:
-            # Others may have appended meanwhile. Some more are kept, so that no record is removed that was not noted.
-            kept = end.seq - end.dropped + self._kept_records // 10
-            await self._store.trim_log(self._log, keep=kept)
+        with suppress(StoreError):  # the entries are added: the next append finds out where they end
+            await self._store.update_value(
+                self._end, lambda known: to_plain(_choose_later(read_end(known), end))
+            )
+            if end.dropped > recorded.dropped:
+                # Others may have appended meanwhile. Some more are kept, so that no record is removed that was not noted.
+                kept = end.seq - end.dropped + self._kept_records // 10
+                await self._store.trim_log(self._log, keep=kept)
 
     def _note_dropped(self, end: ChainEnd, now: int) -> list[AuditEntry]:
         """Return an entry with the number of records that are about to be removed, if the chain is full."""
@@ -292,18 +295,25 @@ class AuditLog:
         """Write the waiting entries. Raise `StoreError` if that fails; then they wait for the next attempt."""
         async with self._write_lock:
             self._entry_waits.clear()
-            entries, lost = list(self._waiting), self._lost
-            if self._chain is None or not entries:
-                return
-            lost_entry = [AuditEntry(time=entries[0].time, what="lost", count=lost)] if lost else []
-            # A write that was begun is completed, or else its entries would be written twice.
-            await run_to_completion(self._append(self._chain, [*lost_entry, *entries], waiting=len(entries)))
-            self._lost -= lost
+            if self._chain is not None and self._waiting:
+                # A write that was begun is completed, or else its entries would be written twice.
+                await run_to_completion(self._write(self._chain))
 
-    async def _append(self, chain: AuditChain, entries: list[AuditEntry], *, waiting: int) -> None:
-        await chain.append(entries)
-        for _ in range(waiting):
-            self._waiting.popleft()
+    async def _write(self, chain: AuditChain) -> None:
+        # Taken first, so that entries that come meanwhile do not push out those that are being written.
+        entries, lost = list(self._waiting), self._lost
+        self._waiting.clear()
+        self._lost = 0
+        lost_entry = [AuditEntry(time=entries[0].time, what="lost", count=lost)] if lost else []
+        try:
+            await chain.append([*lost_entry, *entries])
+        except BaseException:
+            newer = list(self._waiting)
+            self._waiting.clear()
+            self._lost += lost
+            for entry in (*entries, *newer):
+                self.note(entry)
+            raise
 
     async def try_flush(self) -> None:
         """Try to write what waits at once. On failure it is tried again later."""

@@ -318,7 +318,12 @@ class RequestQueue:
                 waiting.answer.set_exception(NobodyError(request=waiting.request.id))
 
     async def _find_answer(self, id: RequestID) -> RequestAnswer | None:
-        return next((each.answer for each in await self._store.read() if each.id == id), None)
+        """Return the stored answer, None if there is none yet or the store cannot be read: the next poll may succeed."""
+        try:
+            stored = await self._store.read()
+        except StoreError:
+            return None
+        return next((each.answer for each in stored if each.id == id), None)
 
     async def _withdraw(self, request: OpenRequest) -> None:
         await self.forget(request.id)

@@ -22,8 +22,6 @@ from weft.model.permission import (
 )
 from weft.model.session import SessionInfo, get_weft_data
 
-_WILDCARDS = {"*": ".*", "?": "."}
-
 
 def matches(text: str, pattern: str) -> bool:
     """Return True if the whole text matches. A star also matches slashes and newlines; `ls *` also matches a bare `ls`."""
@@ -36,10 +34,19 @@ def matches(text: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _compile(pattern: str) -> re.Pattern[str]:
+    return _translate(pattern, any_char=".")
+
+
+def _translate(pattern: str, *, any_char: str) -> re.Pattern[str]:
+    """Return the expression for a pattern. `any_char` is what a question mark stands for."""
     head, tail = (pattern[:-2], "(?: .*)?") if pattern.endswith(" *") else (pattern, "")
-    # Adjacent stars mean the same as one, and would make a failing match explode.
-    head = re.sub(r"\*+", "*", head)
-    return re.compile("".join(_WILDCARDS.get(char) or re.escape(char) for char in head) + tail, re.DOTALL)
+    first, *rest = (
+        "".join(any_char if char == "?" else re.escape(char) for char in piece)
+        for piece in re.split(r"\*+", head)
+    )
+    # What follows a star is found at its first place, and not looked for again: a failing match would explode otherwise.
+    found_once = "".join(f"(?>.*?{piece})" for piece in rest[:-1])
+    return re.compile("".join((first, found_once, *(f".*{piece}" for piece in rest[-1:]), tail)), re.DOTALL)
 
 
 # A hole is a part of a command that is unknown until it runs (see `mark_unknown`). To match it, a gap replaces it: a single
@@ -87,10 +94,7 @@ def _list_variants(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)
 def _compile_with_holes(pattern: str) -> re.Pattern[str]:
-    head, tail = (pattern[:-2], "(?: .*)?") if pattern.endswith(" *") else (pattern, "")
-    pieces = {"*": ".*", "?": f"[^{_GAP}]"}
-    head = re.sub(r"\*+", "*", head)
-    return re.compile("".join(pieces.get(char) or re.escape(char) for char in head) + tail, re.DOTALL)
+    return _translate(pattern, any_char=f"[^{_GAP}]")
 
 
 def _overlaps(text: str, pattern: str) -> bool:

@@ -30,6 +30,7 @@ TEXT_MIME = "text/plain"
 DIRECTORY_MIME = "application/x-directory"
 MAX_FILE_BYTES = 20 * 1024 * 1024
 MAX_RESOURCE_CHARS = 500_000
+LINE_NUMBER = r"(?a)\d{1,9}"
 OUTSIDE = "it is outside of the directories that you may use"
 CUT_NOTICE = "\n[the rest is left out: it is too long]"
 
@@ -76,18 +77,25 @@ def _to_call_text(tool: str, arguments: dict[str, Any]) -> TextInput:
 
 
 async def _attach_local(runtime: Runtime, message: UserMessage, file: FileInput) -> list[AnyPartInput]:
-    url = urlsplit(file.url)
+    try:
+        url = urlsplit(file.url)
+    except ValueError as error:  # its host begins with a bracket that is not closed
+        return [_to_failure_text(file.url, error)]
     path = unquote(url.path)
     if await asyncio.to_thread(_is_out_of_reach, path, runtime):
-        return [to_synthetic(f"Read tool failed to read {path} with the following error: {OUTSIDE}")]
+        return [_to_failure_text(path, OUTSIDE)]
     try:
         if await asyncio.to_thread(os.path.isdir, path):
             return await _attach_directory(runtime, message, file, path)
         if file.mime == TEXT_MIME and not _guess_mime(path).startswith("image/"):
             return await _attach_text(runtime, message, file, _to_read_arguments(path, parse_qs(url.query)))
         return await _attach_binary(file, path)
-    except (WeftError, OSError) as error:
-        return [to_synthetic(f"Read tool failed to read {path} with the following error: {error}")]
+    except (WeftError, OSError, ValueError) as error:  # ValueError: the path contains a NUL
+        return [_to_failure_text(path, error)]
+
+
+def _to_failure_text(path: str, error: object) -> TextInput:
+    return to_synthetic(f"Read tool failed to read {path} with the following error: {error}")
 
 
 def _is_out_of_reach(path: str, runtime: Runtime) -> bool:
@@ -102,7 +110,8 @@ def _is_out_of_reach(path: str, runtime: Runtime) -> bool:
 def _to_read_arguments(path: str, query: dict[str, list[str]]) -> dict[str, Any]:
     """Return the arguments of the read tool: for the whole file, or for the lines `start` to `end` of the query, counted from one."""
     first, last = (
-        int(query[name][0]) if query.get(name, [""])[0].isdigit() else None for name in ("start", "end")
+        int(query[name][0]) if re.fullmatch(LINE_NUMBER, query.get(name, [""])[0]) else None
+        for name in ("start", "end")
     )
     if first is None:
         return {"filePath": path}

@@ -6,6 +6,7 @@ Whether a call is permitted is up to its tool, which asks by `ctx.ask` before it
 import asyncio
 from collections.abc import Collection, Iterable
 from functools import partial
+from itertools import chain, count
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ from weft.model.verdict import CallEvidence
 from weft.permission.gate import CallOrigin, PermissionCaller
 from weft.permission.rules import add_questions, judge, to_rulesets
 from weft.plugin.hooks import Hooks
-from weft.provider.chunk import ToolCall
+from weft.provider.chunk import ToolCall, ToolInputStart
 from weft.run.answer import AnswerQueue, PendingAnswer
 from weft.run.changes import watch_tool
 from weft.run.doom import (
@@ -117,6 +118,8 @@ def prepare_call(call: ToolCall, offered: Collection[str], registered: Collectio
         arguments = msgspec.json.decode(call.raw.strip() or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         return _to_invalid(call, f"the arguments are not JSON: {error}")
+    except RecursionError:
+        return _to_invalid(call, "the arguments are nested too deeply")
     if not isinstance(arguments, dict):
         return _to_invalid(call, "the arguments are not a JSON object")
     return CallStarted(call_id=call.call_id, tool=name, input=arguments, metadata=call.metadata)
@@ -314,6 +317,7 @@ class ToolCalls:
         self._queue = queue
         self._format = find_json_format(answer.step.prompt)
         self._call_ids: set[str] = set()
+        self._announced: dict[str, str] = {}  # our ids of calls that have begun, by the server's
         self._running: set[str] = set()
         self._nested_results: dict[str, asyncio.Future[bool]] = {}
         self._nested_errors: dict[str, str] = {}
@@ -328,13 +332,25 @@ class ToolCalls:
     def is_running(self) -> bool:
         return bool(self._running)
 
+    def announce(self, begun: ToolInputStart) -> ToolInputStart:
+        """Return the beginning of a call with the id that the call will have."""
+        if begun.call_id not in self._call_ids:
+            return begun
+        if begun.call_id not in self._announced:
+            self._announced[begun.call_id] = self._take_id(begun.call_id)
+        return replace(begun, call_id=self._announced[begun.call_id])
+
+    def _take_id(self, id: str) -> str:
+        """Return an id that no other call has. Some servers give all calls of an answer the same id, but ours must be unique."""
+        numbered = (f"{id}_{number}" for number in count(len(self._call_ids) + 1))
+        unique = next(each for each in chain((id,), numbered) if each not in self._call_ids)
+        self._call_ids.add(unique)
+        return unique
+
     async def start(self, call: ToolCall, tasks: asyncio.TaskGroup) -> None:
         """Store a call as running, and start it as a task."""
-        # Some servers give all calls of an answer the same id, but ours must be unique.
         self.count += 1
-        if call.call_id in self._call_ids:
-            call = replace(call, call_id=f"{call.call_id}_{self.count}")
-        self._call_ids.add(call.call_id)
+        call = replace(call, call_id=self._announced.pop(call.call_id, None) or self._take_id(call.call_id))
         started = prepare_call(call, self.offered, self._runtime.tools)
         tool = self._runtime.tools.get(started.tool)
         if tool is not None and tool.notes:

@@ -255,7 +255,8 @@ class _SubtaskAnswer:
 
     def _make_finished_event(self) -> Event:
         message = self._processor.message
-        time = replace(message.time, completed=self._runtime.clock.now())
+        completed = max(self._runtime.clock.now(), message.time.created)
+        time = replace(message.time, completed=completed)
         return MessageUpdated(info=replace(message, finish=FINISH_REASON, time=time))
 
     def _make_summary_prompt(self) -> list[Event]:

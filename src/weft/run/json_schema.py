@@ -93,7 +93,12 @@ def is_strict(schema: Any) -> bool:
     if not schema.keys() <= STRICT_KEYWORDS:
         return False
     fields = schema.get("properties", {})
-    closed = schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(fields)
+    required = schema.get("required", [])  # a boolean in draft 3
+    closed = (
+        schema.get("additionalProperties") is False
+        and isinstance(required, list)
+        and set(required) == set(fields)
+    )
     if (schema.get("type") == "object" or fields) and not closed:
         return False
     subschemas = [each for name in SCHEMA_MAPS if name in schema for each in schema[name].values()]
@@ -119,7 +124,7 @@ def from_text(schema: dict[str, Any], text: str) -> Any:
     """Return the value in the text of an answer, unwrapped; `UNSET` if the text is not JSON."""
     try:
         value = parse(text.strip().encode())
-    except DocumentError:
+    except (DocumentError, UnicodeEncodeError):
         return UNSET
     wrapped = not _is_object(schema) and isinstance(value, dict) and value.keys() == {WRAPPER_FIELD}
     return value[WRAPPER_FIELD] if wrapped else value
@@ -156,6 +161,7 @@ def _adapt_ref(ref: Any) -> Any:
 
 # --- check a value ---
 
+REFERENCES: Final = ("$ref", "$dynamicRef")
 MAX_FAULTS: Final = 8
 MAX_FAULT_LENGTH: Final = 300
 
@@ -165,8 +171,8 @@ def check_schema(schema: dict[str, Any], *, where: str) -> None:
     # Loading this library takes longer than loading weft, and few prompts ask for a value.
     jsonschema = import_module("jsonschema")
     try:
-        type(_make_validator(schema)).check_schema(schema)
-        unresolved = next((ref for ref in _iterate_references(schema) if not _resolves(schema, ref)), None)
+        _find_validator_class(schema).check_schema(schema)
+        unresolved = _find_unresolved(schema)
     except jsonschema.SchemaError as error:
         raise InvalidInputError(where, f"not a JSON schema: {_format_error(error)}") from error
     except RecursionError as error:
@@ -186,26 +192,41 @@ def list_faults(value: Any, schema: dict[str, Any]) -> list[str]:
         )
     except RecursionError:
         return ["the value is nested too deeply"]
+    except (ArithmeticError, TypeError):  # the library divides by a float
+        return ["a number in it has too many digits"]
     lines = [_format_error(fault) for fault in faults]
     more = [f"and {len(lines) - MAX_FAULTS} more"] if len(lines) > MAX_FAULTS else []
     return [*lines[:MAX_FAULTS], *more]
 
 
+def _find_validator_class(schema: dict[str, Any]) -> Any:
+    """Return the class that checks values against a schema: that of the draft that it names, else of the newest."""
+    validators = import_module("jsonschema.validators")
+    named = schema if isinstance(schema.get("$schema"), str) else {}
+    return validators.validator_for(named, default=validators.Draft202012Validator)
+
+
 def _make_validator(schema: dict[str, Any]) -> Any:
-    validators, referencing = import_module("jsonschema.validators"), import_module("referencing")
-    kind = validators.validator_for(schema, default=validators.Draft202012Validator)
     # An empty registry keeps the library from fetching references over the network.
-    return kind(schema, registry=referencing.Registry())
+    return _find_validator_class(schema)(schema, registry=import_module("referencing").Registry())
 
 
-def _resolves(schema: dict[str, Any], ref: str) -> bool:
+def _find_unresolved(schema: dict[str, Any]) -> str | None:
+    """Return a reference in a valid schema to something that is not in it, or not a schema; None if there is none."""
     referencing, drafts = import_module("referencing"), import_module("referencing.jsonschema")
     resource = referencing.Resource.from_contents(schema, default_specification=drafts.DRAFT202012)
+    resolver = referencing.Registry().with_resource("", resource).crawl().resolver()
+    references = _iterate_references(schema, resolver, drafts.DRAFT202012)
+    return next((ref for ref, each in references if not _resolves(ref, each)), None)
+
+
+def _resolves(ref: str, resolver: Any) -> bool:
+    referencing = import_module("referencing")
     try:
-        referencing.Registry().with_resource("", resource).resolver().lookup(ref)
-    except referencing.exceptions.Unresolvable:
-        return False
-    return ref.startswith("#")
+        contents = resolver.lookup(ref).contents
+    except (referencing.exceptions.Unresolvable, ValueError):
+        return False  # ValueError: it has a name where a list needs a number
+    return isinstance(contents, dict | bool)
 
 
 def _format_error(error: Any) -> str:
@@ -216,16 +237,18 @@ def _format_error(error: Any) -> str:
     )
 
 
-def _iterate_references(node: Any) -> Iterator[str]:
+def _iterate_references(node: Any, resolver: Any, draft: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each reference with the resolver for its place: an `$id` changes what references below it are relative to."""
     children: Iterable[Any] = ()
     if isinstance(node, dict):
-        if isinstance(node.get("$ref"), str):
-            yield node["$ref"]
+        if isinstance(node.get("$id"), str):
+            resolver = resolver.in_subresource(draft.create_resource(node))
+        yield from ((node[key], resolver) for key in REFERENCES if isinstance(node.get(key), str))
         children = node.values()
     elif isinstance(node, list):
         children = node
     for child in children:
-        yield from _iterate_references(child)
+        yield from _iterate_references(child, resolver, draft)
 
 
 # --- decide when to stop ---

@@ -507,7 +507,17 @@ class Runner:
         finally:
             self._runtime.briefings.pop(session, None)
             self._runtime.new_briefings.discard(session)
+            await self._give_back(leased)
+
+    async def _give_back(self, leased: LeasedSession) -> None:
+        """Give back the lease of a run that has ended. If that fails, warn the person: whoever waits for the run must not wait on."""
+        session = leased.session.id
+        try:
             await leased.lease.aclose()
+        except StoreError as error:
+            message = f"other processes may find the session busy until this one ends: {error}"
+            self._runtime.journal.announce(SessionWarned(session_id=session, message=message))
+        finally:
             del self._runs[session]
             leased.settled.set()
 

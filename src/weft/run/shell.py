@@ -112,7 +112,8 @@ class ManualCommand:
 
     async def _end(self, outcome: CallDone | CallFailed) -> None:
         message = self._processor.message
-        time = replace(message.time, completed=self._runtime.clock.now())
+        completed = max(self._runtime.clock.now(), message.time.created)
+        time = replace(message.time, completed=completed)
         # As in OpenCode, without a finish reason: no model answered.
         ended = MessageUpdated(info=replace(message, time=time))
         self._ended = True

@@ -68,14 +68,17 @@ class Spender:
         self._last_counted = transcript.newest_answer()
         self._counted_until = get_ledger(session).until
         self._shared = get_weft_data(session).shared_budget
+        self._has_reserved = False  # of a budget that is shared with other processes
         self._accounts: list[BudgetAccount] | None = None  # of the step under way; None if nothing is limited
 
     async def close(self) -> None:
-        """Release all reservations, after counting a step that was cut short."""
-        if self._transcript.newest_answer() != self._last_counted:
-            await self._count_and_release()
-        self._budgets.release(self._session.id)
-        self._budgets.allowances.pop(self._session.id, None)
+        """Release all reservations, after counting a step that was cut short or could not begin."""
+        try:
+            if self._has_reserved or self._transcript.newest_answer() != self._last_counted:
+                await self._count_and_release()
+        finally:
+            self._budgets.release(self._session.id)
+            self._budgets.allowances.pop(self._session.id, None)
 
     async def reserve(self, step: ModelStep) -> bool:
         """Reserve what the step is expected to cost. If a budget does not allow it, store that as the answer and return False."""
@@ -120,6 +123,7 @@ class Spender:
             self._set_allowance(session)
             accounts = self._list_accounts(ancestry)
             verdict = check_budgets(accounts, expected)
+            self._has_reserved = self._shared is not None or self._budgets.has_day_limit
             if self._shared is not None and not isinstance(verdict, OverBudget):
                 accounts.append(await self._reserve_shared(self._shared, ancestry[0], expected))
                 verdict = check_budgets(accounts, expected)
@@ -129,7 +133,9 @@ class Spender:
                 if self._shared is not None and isinstance(verdict, OverBudget):
                     # The step is not taken. Counting releases what was just reserved of the group.
                     await self._budgets.groups.count(self._shared.group, ancestry[0])
-            if not isinstance(verdict, OverBudget):
+            if isinstance(verdict, OverBudget):
+                self._has_reserved = False
+            else:
                 reservation = Reservation(
                     ancestry=tuple(session.id for session in ancestry),
                     spent=expected,
@@ -181,10 +187,13 @@ class Spender:
         return await store.get_session(session.id)
 
     async def _load_ancestry(self, session: SessionInfo) -> list[SessionInfo]:
-        """Return the session and its ancestors as stored, the root last."""
+        """Return the session and its ancestors as stored, the root last. A parent that is gone ends the list."""
         ancestry = [session]
-        while (parent := ancestry[-1].parent_id) is not None and parent not in {each.id for each in ancestry}:
-            ancestry.append(await self._runtime.store.get_session(parent))
+        with suppress(NotFoundError):
+            while (parent := ancestry[-1].parent_id) is not None and parent not in {
+                each.id for each in ancestry
+            }:
+                ancestry.append(await self._runtime.store.get_session(parent))
         return ancestry
 
     def _set_allowance(self, session: SessionInfo) -> None:
@@ -273,6 +282,7 @@ class Spender:
             if self._budgets.has_day_limit:
                 now = self._runtime.clock.now()
                 await self._budgets.days.count(self._session, self._list_messages(), now=now)
+        self._has_reserved = False
 
     async def _count_messages(self) -> None:
         # The session's ledger has all that this run counted before; only the newest messages are missing.

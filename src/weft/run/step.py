@@ -339,7 +339,8 @@ class AnswerRequest:
                     # Snapshots can scan the files while the model thinks or writes the arguments of a call, so that the first
                     # command has less to wait for. An answer in plain words needs no scan.
                     self._runtime.undo_context.snapshots.begin()
-                    self._answer.hold(processor.feed(item))
+                    begun = self._calls.announce(item) if isinstance(item, ToolInputStart) else item
+                    self._answer.hold(processor.feed(begun))
                 case _:
                     self._answer.hold(processor.feed(item))
         assert ended is not None

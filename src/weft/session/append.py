@@ -169,12 +169,19 @@ def _check_message(message: NewMessage) -> NewMessage:
     _check_role(message.role)
     for each in message.content:
         _check_content(each)
+    if message.cost is not None:
+        _check_cost(message.cost)
     metadata = None if message.metadata is None else copy_json("metadata", message.metadata)
     content = tuple(
         replace(each, input=copy_json("input", each.input)) if isinstance(each, NewToolCall) else each
         for each in message.content
     )
     return replace(message, content=content, metadata=metadata)
+
+
+def _check_cost(cost: object) -> None:
+    if not isinstance(cost, Decimal | int) or not Decimal(cost).is_finite():
+        raise InvalidInputError("cost", f"{cost!r} is not an amount of dollars", hint='write Decimal("0.01")')
 
 
 def _check_content(content: NewContent) -> None:

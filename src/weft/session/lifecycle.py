@@ -1,6 +1,7 @@
 """Create, list and change sessions."""
 
 import os
+import re
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -118,6 +119,7 @@ def _check_directory(directory: str) -> str:
 MAX_TITLE_LENGTH = 1000
 MAX_TAG_LENGTH = 64
 MAX_NOTE_LENGTH = 2000
+PLAIN_NAME = r"[0-9A-Za-z_-]{1,64}"
 
 
 async def edit(
@@ -250,7 +252,9 @@ def briefing_key(session: SessionID) -> Key:
 
 def get_plan_path(session: SessionInfo, place: Place, plans: str) -> str:
     """Return the path of a session's plan file: in the checkout, so that it can be committed, else in `plans`."""
-    name = f"{session.time.created}-{session.slug or session.id}.md"
+    # An imported session may have any slug, also one that leads to another directory.
+    slug = session.slug if re.fullmatch(PLAIN_NAME, session.slug) else session.id
+    name = f"{session.time.created}-{slug}.md"
     if place.project.vcs is None:
         return os.path.join(plans, name)
     return os.path.join(place.worktree, ".opencode", "plans", name)

@@ -177,6 +177,8 @@ async def test_metadata_is_copied_and_stored(store: SessionStore) -> None:
         (assistant_message(NewToolCall("a", {"x": object()})), "input"),
         (assistant_message(NewToolCall("a", {}, output="x", error="y")), "error"),
         (user_message("a", metadata={"x": object()}), "metadata"),
+        (assistant_message("x", cost=Decimal("NaN")), "cost"),
+        (assistant_message("x", cost="much"), "cost"),  # type: ignore[arg-type]
     ],
 )
 async def test_an_invalid_message_is_refused_with_its_whole_append(

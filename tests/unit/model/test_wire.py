@@ -21,6 +21,7 @@ from weft.model.part import AnyPart, FilePart, StepFinishPart, TextPart, Tokens,
 from weft.model.permission import PermissionRequest
 from weft.model.project import Project
 from weft.model.session import AnyStatus, SessionInfo
+from weft.model.spending import Budget
 from weft.model.wire import (
     Wire,
     decode,
@@ -309,6 +310,15 @@ def test_a_number_out_of_range_is_refused() -> None:
         raw = json.dumps({**FINISH, key: 77}).replace("77", "1e99999999999999999999").encode()
         with pytest.raises(DocumentError, match="1e99999999999999999999"):
             decode(raw, AnyPart)
+
+
+@pytest.mark.parametrize("cost", ['"NaN"', '"-sNaN123"', '"inf"', '"-Infinity"'])
+def test_a_text_that_is_no_json_number_is_refused_as_a_cost(cost: str) -> None:
+    raw = json.dumps({**FINISH, "cost": 77}).replace("77", cost).encode()
+    with pytest.raises(DocumentError, match="is not a JSON number"):
+        decode(raw, AnyPart)
+    with pytest.raises(DocumentError, match="is not a JSON number"):
+        decode(f'{{"cost":{cost}}}'.encode(), Budget)
 
 
 @pytest.mark.parametrize("raw", [b"NaN", b"Infinity", b"-Infinity"])

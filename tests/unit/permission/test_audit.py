@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from given.gate_harness import NOW, PROJECT, make_caller, make_gate_harness, rules
+from weft.errors import StoreError
 from weft.local.permissions import PermissionSettings, open_gates, redact_text
 from weft.model.event import Event
 from weft.permission.audit import (
@@ -25,6 +27,8 @@ from weft.permission.audit import (
 )
 from weft.permission.policy import GateContext
 from weft.permission.storage import end_key, log_key
+from weft.store.contract import NO_LEASES, Key
+from weft.store.lease import LeaseToken
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 
@@ -204,6 +208,69 @@ async def test_the_oldest_of_too_many_waiting_records_are_lost_and_the_log_says_
     lost, *written = [found for _, found in read_entries(await stored.lines())]
     assert lost == AuditEntry(time=2, what="lost", count=2)
     assert written == [entry(number) for number in range(2, MAX_WAITING + 2)]
+
+
+async def test_a_record_that_comes_while_others_are_written_is_not_lost() -> None:
+    store = SlowStore()
+    log = AuditLog(AuditChain(store, PROJECT))
+    for number in range(MAX_WAITING):
+        log.note(entry(number))
+    writing = asyncio.ensure_future(log.flush())
+    await store.began.wait()
+    log.note(entry(MAX_WAITING))
+    store.may_go_on.set()
+    await writing
+    await log.flush()
+    written = [found for _, found in read_entries(await store.read_log(log_key(PROJECT)))]
+    assert written == [entry(number) for number in range(MAX_WAITING + 1)]
+
+
+class FaultyStore(MemoryStore):
+    """Refuses the first writes to a log, or the first changes of a value."""
+
+    def __init__(self, *, logs: int = 0, values: int = 0) -> None:
+        super().__init__()
+        self._faults = {"log": logs, "value": values}
+
+    def _refuse(self, what: str) -> None:
+        self._faults[what] -= 1
+        if self._faults[what] >= 0:
+            raise StoreError("no space left")
+
+    async def append_log(self, log: Key, extend: Callable[[bytes | None], Sequence[bytes]]) -> None:
+        self._refuse("log")
+        await super().append_log(log, extend)
+
+    async def update_value(
+        self, key: Key, change: Callable[[Any], Any], *, leases: Sequence[LeaseToken] = NO_LEASES
+    ) -> Any:
+        self._refuse("value")
+        return await super().update_value(key, change, leases=leases)
+
+
+async def test_records_are_not_written_twice_if_their_end_cannot_be_recorded() -> None:
+    store = FaultyStore(values=1)
+    log = AuditLog(AuditChain(store, PROJECT))
+    for number in (1, 2):
+        log.note(entry(number))
+        await log.try_flush()
+    lines = await store.read_log(log_key(PROJECT))
+    assert list(read_entries(lines)) == [(1, entry(1)), (2, entry(2))]
+    assert find_break(lines, read_end(await store.find_value(end_key(PROJECT)))) == (2, None)
+
+
+async def test_a_refused_write_is_tried_again_without_another_record() -> None:
+    store, clock = FaultyStore(logs=2), HandClock(NOW)
+    log = AuditLog(AuditChain(store, PROJECT))
+    log.note(entry(1))
+    flushing = asyncio.ensure_future(log.keep_flushing(clock))
+    async with asyncio.timeout(5):
+        for _ in range(3):
+            await clock.somebody_sleeps(1)
+            clock.turn(1000)
+            await asyncio.sleep(0.01)
+    flushing.cancel()
+    assert list(read_entries(await store.read_log(log_key(PROJECT)))) == [(1, entry(1))]
 
 
 @given(st.data())

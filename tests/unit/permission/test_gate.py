@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,9 @@ from weft.model.event import PermissionAsked, PermissionReplied
 from weft.model.ids import GrantID, MessageID, PermissionID, ProjectID
 from weft.model.permission import Grant, GrantTerms, Question, QuestionRequest, Reply
 from weft.permission.storage import GRANTS_KEY
+from weft.store.contract import Key
 from weft.store.files.layout import Layout, value_lock
+from weft.store.memory import MemoryStore
 
 
 async def test_an_allowed_call_passes_and_a_denied_one_raises() -> None:
@@ -426,3 +429,31 @@ async def test_two_equal_concurrent_requests_are_two_questions() -> None:
         await harness.gate.reply(first.id, "once")
         await harness.gate.reply(second.id, "once")
         await asyncio.gather(*both)
+
+
+class InterruptedStore(MemoryStore):
+    """Can be read only while `works`, as a database that restarts."""
+
+    works = True
+
+    async def find_value(self, key: Key) -> Any:
+        if not self.works:
+            raise StoreError("the database restarts")
+        return await super().find_value(key)
+
+
+async def test_a_request_waits_on_if_the_store_cannot_be_read_for_a_moment() -> None:
+    store = InterruptedStore()
+    harness = make_gate_harness(shared=store)
+    request = harness.request("ls")
+    async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
+        await harness.wait_for_requests()
+        await harness.clock.somebody_sleeps(1)
+        store.works = False
+        harness.clock.turn(1000)
+        async with asyncio.timeout(10):
+            await harness.clock.somebody_sleeps(1)
+        store.works = True
+        assert not passing.done()
+        await harness.gate.reply(request.id, "once")
+        await passing

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.permission.rules import matches
+from weft.permission.rules import matches, may_match, surely_matches
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,14 @@ def test_a_single_star_matches_everything(text: str) -> None:
 
 def test_many_stars_are_matched_in_bounded_time() -> None:
     assert not matches("a" * 5000, "*" * 200 + "b")
+
+
+def test_stars_with_text_between_them_are_matched_in_bounded_time() -> None:
+    assert not matches("a" * 5000, "*a" * 50 + "*b")
+    assert surely_matches("a" * 5000, "*a" * 50 + "*")
+    assert not surely_matches("a" * 5000, "*a" * 50 + "*b")
+
+
+@given(st.text("ab ", max_size=12), st.text("ab *?", max_size=8))
+def test_a_text_matches_if_the_wildcards_can_stand_for_some_of_it(text: str, pattern: str) -> None:
+    assert matches(text, pattern) == may_match(text, pattern)

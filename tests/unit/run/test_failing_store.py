@@ -1,7 +1,8 @@
 """Runs on a store that fails at some writes and works again afterwards."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from decimal import Decimal
 
 from given.engine import NOW, Engine, open_engine, text_prompt
@@ -176,3 +177,23 @@ async def test_events_held_for_the_next_commit_are_kept_if_two_commits_fail_at_o
     assert [type(error) for error in refused] == [StoreError, StoreError]
     assert stored is not None
     assert [type(part) for part in stored.parts] == [StepStartPart]
+
+
+class UnreleasableStore(MemoryStore):
+    """Cannot say that a lease is given back, as a store that can no longer be reached."""
+
+    @asynccontextmanager
+    async def lease(self, session: SessionID, owner: str) -> AsyncIterator[LeaseToken]:
+        async with super().lease(session, owner) as token:
+            yield token
+        raise StoreError("the connection is lost")
+
+
+async def test_a_run_ends_and_the_next_begins_if_the_lease_could_not_be_given_back() -> None:
+    async with open_engine([Say(text="woven")], [Say(text="again")], store=UnreleasableStore()) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Cloth"))).id
+        for _ in range(2):
+            async with asyncio.timeout(5):
+                answer = await engine.api.prompt(session, text_prompt("weave"))
+            assert isinstance(answer.info, AssistantMessage)
+            assert answer.info.error is None

@@ -26,11 +26,19 @@ from weft.model.message import (
 )
 from weft.model.part import CallTime, CompletedState, ErrorState, Moment, ToolPart
 from weft.model.permission import Rule
-from weft.model.wire import decode, encode
+from weft.model.wire import decode, encode, parse
 from weft.provider.contract import ToolSpec, UserModelMessage
 from weft.provider.scripted import AnyMove, Say, UseTool
 from weft.run.decide import ModelStep, decide
-from weft.run.json_schema import check_schema, find_value_failure, from_arguments, list_faults, to_arguments
+from weft.run.json_schema import (
+    check_schema,
+    find_value_failure,
+    from_arguments,
+    from_text,
+    is_strict,
+    list_faults,
+    to_arguments,
+)
 from weft.tool.registry import INVALID
 
 PERSON = {
@@ -253,6 +261,15 @@ async def test_the_value_tool_does_not_exist_if_no_value_was_requested() -> None
         ({"properties": ["a"]}, "not a JSON schema"),
         ({"$ref": "#/$defs/nobody"}, "which is not in it"),
         ({"items": {"$ref": "https://example.com/schema"}}, "which is not in it"),
+        ({"enum": [1], "items": {"$ref": "#/enum/first"}}, "which is not in it"),
+        ({"enum": [1], "items": {"$ref": "#/enum/0"}}, "which is not in it"),
+        ({"$dynamicRef": "#nobody"}, "which is not in it"),
+        (
+            {"$defs": {"a": {}, "b": {"$id": "https://example.com/b", "$ref": "#/$defs/a"}}},
+            "which is not in it",
+        ),
+        ({"$schema": ["draft"], "type": "object"}, "not a JSON schema"),
+        ({"$id": 5}, "not a JSON schema"),
     ],
 )
 async def test_an_invalid_schema_is_refused_before_anything_is_stored(
@@ -422,6 +439,42 @@ def test_a_recursive_schema_still_refers_to_itself_when_wrapped() -> None:
 
     assert list_faults({"value": ["a", ["b", []]]}, shown) == []
     assert list_faults({"value": ["a", [7]]}, shown) != []
+
+
+def test_a_text_with_half_a_character_has_no_value() -> None:
+    assert from_text({"type": "string"}, '"\ud800"') is UNSET
+
+
+def test_a_schema_that_refers_to_its_own_names_is_valid() -> None:
+    schema = {
+        "$defs": {"a": {"$anchor": "thread"}, "b": {"$id": "https://example.com/b", "$defs": {"c": {}}}},
+        "properties": {
+            "x": {"$ref": "#thread"},
+            "y": {"$ref": "https://example.com/b"},
+            "z": {"$id": "https://example.com/z", "$defs": {"$id": {}}, "$ref": "#/$defs/$id"},
+            "$id": {"$dynamicRef": "#thread"},
+        },
+    }
+    check_schema(schema, where="format.schema")
+    assert list_faults({"x": 1, "y": 2, "z": 3, "$id": 4}, schema) == []
+
+
+def test_a_schema_of_an_old_draft_is_not_strict() -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-03/schema#",
+        "type": "object",
+        "properties": {},
+        "additionalProperties": False,
+        "required": True,
+    }
+    check_schema(schema, where="format.schema")
+    assert not is_strict(to_arguments(schema))
+
+
+@pytest.mark.parametrize("number", ["1" * 400, "1e400", "0.12345678901234567890"])
+def test_a_number_that_is_too_long_to_check_is_a_fault(number: str) -> None:
+    faults = list_faults(parse(number.encode()), {"multipleOf": 0.5})
+    assert faults == ["a number in it has too many digits"]
 
 
 def test_the_list_of_faults_is_bounded() -> None:

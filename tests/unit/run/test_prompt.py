@@ -1,7 +1,7 @@
 """One prompt from start to end, in memory."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from decimal import Decimal
 
 import pytest
@@ -13,7 +13,7 @@ from weft.local.permissions import PermissionSettings
 from weft.model.event import PartGrew, PartUpdated, PermissionAsked, PublishedEvent, StatusChanged
 from weft.model.failure import AbortedFailure, ApiFailure, unknown_failure
 from weft.model.ids import Mint, SessionID
-from weft.model.input import SessionInput
+from weft.model.input import PromptInput, SessionInput, ShellInput, SubtaskInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import (
     CompletedState,
@@ -28,7 +28,7 @@ from weft.model.permission import Rule
 from weft.model.session import Retry
 from weft.model.transcript import Transcript
 from weft.permission.policy import AskPolicy
-from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, Usage
+from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, ToolInputStart, Usage
 from weft.provider.contract import (
     AssistantModelMessage,
     ModelRequest,
@@ -42,7 +42,7 @@ from weft.run.runtime import RunDeadlines
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.registry import APPLY_PATCH, BATCH, INVALID
+from weft.tool.registry import APPLY_PATCH, BATCH, INVALID, TASK
 
 WRAP = 1_786_706_395_136  # 2026-08-14T11:19:55.136Z
 
@@ -173,6 +173,7 @@ async def test_an_invalid_call_tells_the_model_why() -> None:
     bad = [
         UseTool(tool="nosuch", input={}),
         UseTool(tool="echo", raw="{not json"),
+        UseTool(tool="echo", raw='{"words":' * 5000 + "1" + "}" * 5000),
         UseTool(tool="echo", raw="[1]"),
         UseTool(tool="echo", input={"words": 7}),
         UseTool(tool="ECHO", input={"words": "loud"}),
@@ -185,6 +186,7 @@ async def test_an_invalid_call_tells_the_model_why() -> None:
         assert "there is no tool 'nosuch'; there are echo" in received
         assert "apply_patch" not in received, "it is not offered to this model"
         assert "the arguments are not JSON" in received
+        assert "the arguments are nested too deeply" in received
         assert "the arguments are not a JSON object" in received
         assert "echo!The echo tool was called with invalid arguments: Expected `str`, got `int`" in received
         assert "echo=loud" in received
@@ -208,27 +210,40 @@ async def test_a_tool_that_raises_fails_its_call_and_not_the_run() -> None:
         ]
 
 
-async def test_calls_with_the_same_id_are_told_apart() -> None:
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        (("call_0", "call_0"), ["call_0", "call_0_2"]),
+        (("call_3", "call", "call"), ["call_3", "call", "call_4"]),
+    ],
+)
+@pytest.mark.parametrize("announced", [False, True])
+async def test_calls_with_the_same_id_are_told_apart(
+    given: Sequence[str], stored: list[str], announced: bool
+) -> None:
     class EqualIdProvider:
-        """A server that gives both calls of an answer the same id."""
+        """A server that gives several calls of an answer the same id."""
 
         async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
             yield Started()
             if len(request.messages) == 1:
-                yield ToolCall(call_id="call_0", tool="echo", raw='{"words":"a"}')
-                yield ToolCall(call_id="call_0", tool="echo", raw='{"words":"b"}')
+                for number, id in enumerate(given):
+                    if announced:
+                        yield ToolInputStart(call_id=id, tool="echo")
+                    yield ToolCall(call_id=id, tool="echo", raw=f'{{"words":"{number}"}}')
             yield Finished(reason="stop", usage=Usage())
 
     async with open_engine(provider=EqualIdProvider()) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        calls = [
-            part.call_id
-            for part in (await engine.api.list_messages(session))[1].parts
-            if isinstance(part, ToolPart)
-        ]
+        parts = (await engine.api.list_messages(session))[1].parts
+        calls = [part for part in parts if isinstance(part, ToolPart)]
 
-        assert calls == ["call_0", "call_0_2"]
+        assert [part.call_id for part in calls] == stored
+        assert [part.state.input for part in calls] == [
+            {"words": str(number)} for number in range(len(given))
+        ]
+        assert all(isinstance(part.state, CompletedState) for part in calls)
         assert len(await engine.api.list_messages(session)) == 3
 
 
@@ -806,6 +821,23 @@ async def test_a_clock_that_steps_back_does_not_put_new_messages_before_old_ones
             "'second'",
         ]
         assert len(engine.provider.requests) == 2
+
+
+async def test_nothing_ends_before_it_began_when_the_clock_steps_back() -> None:
+    clock = HandClock(NOW)
+    subtask = SubtaskInput(agent="build", description="Weave", prompt="weave")
+    script = [Say(text="one")], [Say(text="child")], [Say(text="two")]
+    async with open_engine(*script, clock=clock, tools=(TASK,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, text_prompt("first"))
+        clock.set(NOW - 3_600_000)
+        await engine.api.shell(session, ShellInput(command="true"))
+        await engine.api.prompt(session, PromptInput(parts=(subtask,)))
+
+        infos = [message.info for message in await engine.api.list_messages(session)]
+        answers = [each for each in infos if isinstance(each, AssistantMessage)]
+        assert len(answers) == 4
+        assert all((each.time.completed or 0) >= each.time.created for each in answers)
 
 
 async def test_ids_of_a_client_with_a_wrong_clock_do_not_confuse_the_run() -> None:

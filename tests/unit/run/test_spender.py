@@ -1,16 +1,26 @@
 """Budgets of a run, a session, a tree and a day, in a whole engine."""
 
 import asyncio
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from given.engine import ALLOW, ECHO, MODEL, NOW, Engine, open_engine, text_prompt
+from weft.errors import StoreError
 from weft.host.now import day_of
 from weft.host.tasks import open_tasks
 from weft.model.agent import AgentInfo
-from weft.model.event import SessionFailed, SessionIdled, SessionWarned
+from weft.model.event import (
+    Durable,
+    MessageUpdated,
+    SessionDeleted,
+    SessionFailed,
+    SessionIdled,
+    SessionWarned,
+)
 from weft.model.failure import BudgetData, BudgetFailure
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -21,6 +31,8 @@ from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, End, Say, UseTool, Wait
 from weft.run.budget import MIN_ANSWER_TOKENS
 from weft.run.spender import DEFAULT_OVERHEAD
+from weft.store.contract import NO_LEASES
+from weft.store.lease import LeaseToken
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.registry import TASK
@@ -329,3 +341,37 @@ async def test_an_interrupted_step_is_counted_when_its_run_ends() -> None:
     assert found.weft is not None
     assert found.weft.spent is not None
     assert (found.weft.spent.own.cost, found.weft.spent.own.steps) == (PRICE, 2)
+
+
+async def test_a_session_whose_parent_is_gone_keeps_its_budget() -> None:
+    store = MemoryStore()
+    limits = Budgets(session=Budget(steps=1), tree=Budget(steps=5))
+    async with open_engine(end(), end(), store=store, budgets=limits) as engine:
+        parent = await start(engine)
+        child = await start(engine, parent)
+        await store.apply(SessionDeleted(info=await store.get_session(parent)))
+        assert info(await engine.api.prompt(child, text_prompt("weave"))).error is None
+        assert failure(await engine.api.prompt(child, text_prompt("on"))).scope == "session"
+
+
+class RefusingStore(MemoryStore):
+    """Refuses to store answers while it is `full`."""
+
+    full = False
+
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
+        if self.full and any(
+            isinstance(event, MessageUpdated) and isinstance(event.info, AssistantMessage) for event in events
+        ):
+            raise StoreError("no space left")
+        await super().apply(*events, leases=leases)
+
+
+async def test_a_step_that_could_not_begin_reserves_nothing_of_the_day() -> None:
+    store = RefusingStore()
+    async with open_engine(end(), store=store, budgets=Budgets(day=Budget(steps=1))) as engine:
+        store.full = True
+        with pytest.raises(StoreError):
+            await engine.api.prompt(await start(engine), text_prompt("go"))
+        store.full = False
+        assert info(await engine.api.prompt(await start(engine), text_prompt("go"))).error is None

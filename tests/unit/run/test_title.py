@@ -230,9 +230,14 @@ async def test_synthetic_and_unanswered_prompts_have_no_title() -> None:
         ("", ""),
         ("  \n\n ", ""),
         ("<think>a\nb</think>\n  Title  ", "Title"),
+        ("<think>a</think> <think>b</think>One</think> <think>two", "One</think> <think>two"),
         ("x" * 100, "x" * 100),
         ("x" * 101, "x" * 97 + "..."),
     ],
 )
 def test_a_title_is_one_line_of_at_most_a_hundred_characters(text: str, title: str) -> None:
     assert to_title(text) == title
+
+
+def test_the_title_of_a_long_prompt_is_found_in_bounded_time() -> None:
+    assert to_title("<think>" * 100_000, max_length=10) == "<think>..."

@@ -116,3 +116,8 @@ def test_a_sum_has_no_trailing_zeros() -> None:
     costs = ("0.01234", "0.00890"), ("60", "40"), ("0.0", "0")
     sums = [add_spent(Spent(cost=Decimal(cost)) for cost in each).cost for each in costs]
     assert [str(cost) for cost in sums] == ["0.02124", "100", "0"]
+
+
+def test_a_cost_of_more_digits_than_can_be_added_exactly_is_counted() -> None:
+    assert add_spent([Spent(cost=Decimal("1e400")), Spent(cost=Decimal(1))]).cost == Decimal("1e400")
+    assert str(add_spent([Spent(cost=Decimal("1e3"))]).cost) == "1000"
