@@ -37,6 +37,7 @@ from weft.store.statistics import StatisticsQuery
 from weft.testing.store_samples import (
     ANSWER,
     NOW,
+    PROJECT,
     PROMPT,
     SESSION,
     answer,
@@ -131,6 +132,32 @@ async def test_a_file_that_is_not_a_document_is_named_and_left_alone(root: Path,
     assert len(await store.list_sessions()) == 2
     assert await store.list_todos(SESSION) == []
     assert sorted((each.where, each.reason) for each in await store.damage()) == sorted(expected)
+
+
+@pytest.mark.parametrize("kind", ["message", "part"])
+async def test_a_link_to_itself_in_place_of_a_directory_hides_no_other(
+    root: Path, store: FileStore, kind: str
+) -> None:
+    await fill(store)
+    directory = next((root / kind).iterdir())
+    shutil.rmtree(directory)
+    directory.symlink_to(directory)
+    expected = [] if kind == "message" else [with_parts(prompt()), with_parts(answer())]
+    for last in (None, 5, None):
+        assert await store.list_messages(SESSION, last=last) == expected
+    assert str(directory) in [each.where for each in await store.damage()]
+
+
+@pytest.mark.parametrize("name", ["session/loop", "session/p1/loop.json", "message/ses_1/loop.json"])
+async def test_a_link_to_itself_among_documents_hides_no_other(
+    root: Path, store: FileStore, name: str
+) -> None:
+    await fill(store)
+    (root / name).symlink_to(root / name)
+    assert [each.id for each in await store.list_sessions()] == [SESSION, OTHER]
+    assert await store.list_sessions(PROJECT) == await store.list_sessions()
+    assert [each.info.id for each in await store.list_messages(SESSION)] == [PROMPT, ANSWER]
+    await store.damage()
 
 
 async def test_a_pipe_in_place_of_a_document_does_not_hang(root: Path, store: FileStore) -> None:

@@ -185,6 +185,17 @@ async def test_a_session_whose_time_or_parent_changes_is_moved(
     assert await reader.query_sessions(SessionQuery(parent_id=made[0].id)) == [child]
 
 
+def test_a_session_that_opencode_removed_may_come_back_with_another_time(tmp_path: Path) -> None:
+    made = fill(tmp_path, 100)
+    reader, query = open_reader(f"file:{tmp_path}"), SessionQuery(project_id=PROJECTS[0], limit=2)
+    reader.query_sessions(query)
+    (tmp_path / "session" / PROJECTS[0] / f"{made[3].id}.json").unlink()
+    assert reader.query_sessions(query) == made[:-3:-1]
+    again = replace(made[3], time=SessionTime(created=9000, updated=9000))
+    write_document(tmp_path, again)
+    assert open_reader(f"file:{tmp_path}").query_sessions(query) == [again, made[-1]]
+
+
 # --- the same as from all documents ---
 
 numbers = st.integers(0, MIN_ORDERED + 15)

@@ -1,6 +1,7 @@
 """Trees of older formats are upgraded: nothing is lost, nothing is marked as done too early, and the originals are kept."""
 
 import json
+import os
 import shutil
 import subprocess
 from contextlib import suppress
@@ -159,6 +160,24 @@ async def test_sessions_outside_of_repositories_are_moved_too(data: Path, root: 
         upgraded_session("ses_d", "global", "/deleted"),
     ]
     assert await store.list_messages(SessionID("ses_g")) == [upgraded_message("ses_g", "/anywhere")]
+
+
+async def test_an_old_project_may_have_any_name_and_worktree(data: Path, root: Path) -> None:
+    put_old(data / os.fsdecode(b"project/caf\xe9"), "ses_a", "/work")
+    put_old(data / "project/two lines", "ses_b", "/half \ud800 a pair")
+    put_old(data / "project/nul", "ses_c", "/with \0 nul")
+    broken = data / "project/nul/storage/session/info/ses_d.json"
+    broken.write_bytes(b"{")
+    store = FileStore(str(root))
+    await store.prepare(find_root_commit)
+    assert {session.id for session in await store.list_sessions()} == {"ses_a", "ses_b", "ses_c"}
+    assert list_places(await store.damage()) == [str(broken)]
+    broken.unlink()
+    await store.apply(*(SessionDeleted(info=session) for session in await store.list_sessions()))
+    again = FileStore(str(root))
+    await again.prepare(find_root_commit)
+    assert await again.list_sessions() == []
+    assert number(root) == b"2"
 
 
 async def test_an_existing_project_record_is_kept(data: Path, root: Path) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import apsw
 import pytest
 
-from weft.errors import StoreError
+from weft.errors import NotFoundError, StoreError
 from weft.host.now import now
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated, SessionDiffed, TodoUpdated
 from weft.model.ids import SessionID
 from weft.model.session import Todo
 from weft.store.findings import GC_LABEL, AbandonedLease, DocumentFault, SetAside
+from weft.store.ownership import OwnedStore
 from weft.store.sizes import SizeCounter
 from weft.store.sqlite.maintenance import SqliteMaintenance
 from weft.store.sqlite.store import open_sqlite_store
@@ -274,6 +275,24 @@ async def test_a_bundle_that_cannot_be_restored_is_named(path: Path) -> None:
         bundle = await store.discard([SESSION], at=1)
     change(path, "UPDATE trashed_session SET document = x'7b'")
     assert SqliteMaintenance(str(path)).list_broken_bundles() == [f"{path}#bundle/{bundle.id}"]
+
+
+async def test_a_bundle_that_cannot_be_read_is_not_listed_and_can_be_purged(path: Path) -> None:
+    await fill(path)
+    async with open_sqlite_store(str(path)) as store:
+        broken = await store.discard([SESSION, OTHER], at=NOW)
+        await store.apply(SessionCreated(info=session("ses_3")))
+        sound = await store.discard([SessionID("ses_3")], at=NOW + 1)
+        change(
+            path, "UPDATE trashed_session SET document = x'7b' WHERE bundle = ? AND position = 0", broken.id
+        )
+        assert await store.list_trash() == [sound]
+        assert await OwnedStore(store, "ada").list_trash() == []
+        with pytest.raises(NotFoundError):
+            await store.read_bundle(broken.id)
+        await store.purge(broken.id)
+        assert await store.damage() == []
+    assert change(path, "SELECT count(*) FROM trashed_session") == [(1,)]
 
 
 async def test_growth_is_searched_with_the_parts(path: Path) -> None:

@@ -16,6 +16,7 @@ from weft.cli.arguments import parse_age, parse_size
 from weft.cli.main import run_command
 from weft.cli.output import format_size
 from weft.host.paths import paths_from
+from weft.maintenance.anchor import check_anchors
 from weft.model.event import ProjectUpdated, SessionCreated
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
@@ -340,6 +341,19 @@ def test_a_forged_cost_is_found_and_a_lost_session_is_reported(
             path.unlink()
     report = run_json(capsys, "storage", "verify", "--anchor", place, code=1)
     assert {proof["session"] for proof in report["proofs"] if proof["verdict"] == "faulty"} == {OTHER}
+
+
+@pytest.mark.parametrize("before", [b'{"time": 1, "he', b"\xff\xfe\n", b"\xff"])
+def test_heads_are_added_after_whatever_a_file_ends_with(
+    root: Path, capsys: Out, tmp_path: Path, before: bytes
+) -> None:
+    place = tmp_path / "heads"
+    place.write_bytes(before)
+    run_text(capsys, "storage", "anchor", str(place))
+    assert place.read_bytes().startswith(before)
+    found = check_anchors(str(place), environ=os.environ)
+    assert [problem.partition(" of ")[0] for problem in found.problems] == ["line 1"]
+    assert {head.session for head in found.heads} >= {FIRST, OTHER}
 
 
 @pytest.mark.parametrize(

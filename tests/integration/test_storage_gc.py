@@ -154,6 +154,12 @@ async def test_locks_temporary_files_notes_and_growth_of_dead_processes_are_remo
     assert find_leftovers(root, before=now() + SOON) == []
 
 
+@pytest.mark.parametrize("name", ["gc-²", "gc-", "gc--1", "gc-1x", "other-1"])
+def test_a_backup_with_another_name_is_left_alone(root: Path, name: str) -> None:
+    (root / ".weft/backup" / name).mkdir(parents=True)
+    assert find_leftovers(root, before=1 << 50) == []
+
+
 def test_files_set_aside_are_removed_after_a_month(root: Path) -> None:
     orphan_session(root, OTHER)
     report = collect(root)

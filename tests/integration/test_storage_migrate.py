@@ -133,6 +133,13 @@ async def test_every_kind_of_fault_is_named(root: Path) -> None:
     assert (damage.kind, damage.where) == ("unreadable", f"{root}/part/msg_lost/prt_1.json")
 
 
+async def test_an_empty_parent_is_none(root: Path) -> None:
+    store = await open_file_store(root)
+    await fill(store)
+    await store.edit(SessionID(CHILD), lambda it: replace(it, parent_id=SessionID("")))
+    assert verify(root).faults == ()
+
+
 async def test_the_hash_changes_with_any_text_and_with_nothing_else(root: Path) -> None:
     store = MemoryStore()
     await fill(store)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -146,6 +147,47 @@ def test_reading_writes_nothing_even_beside_a_write_ahead_log(database: Path) ->
         with open_opencode_database(str(database.parent)) as opened:
             assert len([found.read() for found in OpenCodeSqlite(opened).list_sessions()]) == 3
         assert {path.name: path.read_bytes() for path in database.parent.iterdir()} == before
+
+
+def test_a_log_that_goes_away_while_it_is_copied_is_not_applied_to_the_newer_database(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program that ends moves its log into the database, and removes it."""
+    connection = sqlite3.connect(database)
+    connection.execute("PRAGMA journal_mode = wal")
+    connection.execute("UPDATE session SET title = 'old'")
+    connection.commit()
+    original = shutil.copyfile
+
+    def copy_while_the_writer_ends(source: str, target: str) -> None:
+        original(source, target)
+        if source.endswith("-wal"):
+            with connection:
+                connection.execute("UPDATE session SET title = 'new'")
+            connection.close()
+
+    monkeypatch.setattr(shutil, "copyfile", copy_while_the_writer_ends)
+    with open_opencode_database(str(database)) as opened:
+        assert {row["title"] for row in opened.sessions()} == {"new"}
+
+
+def test_a_log_that_vanishes_before_it_is_copied_is_not_needed(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = sqlite3.connect(database)
+    connection.execute("PRAGMA journal_mode = wal")
+    connection.execute("UPDATE session SET title = 'new'")
+    connection.commit()
+    original = shutil.copyfile
+
+    def copy_after_the_writer_ended(source: str, target: str) -> None:
+        if source.endswith("-wal"):
+            connection.close()
+        original(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copy_after_the_writer_ended)
+    with open_opencode_database(str(database)) as opened:
+        assert {row["title"] for row in opened.sessions()} == {"new"}
 
 
 def test_another_database_is_refused(tmp_path: Path) -> None:

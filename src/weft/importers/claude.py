@@ -17,6 +17,7 @@ from weft.importers.transcript import (
     JsonLine,
     TranscriptIds,
     TranscriptWriter,
+    list_blocks,
     list_files,
     list_texts,
     parse_time,
@@ -120,10 +121,7 @@ def _is_message(line: JsonLine) -> bool:
 
 
 def _list_blocks(line: JsonLine) -> list[dict[str, Any]]:
-    content = line["message"]["content"]
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return list_blocks(line["message"]["content"])
 
 
 def _is_results(line: JsonLine) -> bool:
@@ -205,8 +203,7 @@ class _ClaudeConversation:
             if image is not None:
                 self._writer.add_file(id, f"{key} {number}", *image)
             else:
-                words = block.get("text") if isinstance(block.get("text"), str) else f"[{block.get('type')}]"
-                self._writer.add_text(id, f"{key} {number}", str(words), synthetic=synthetic)
+                self._writer.add_text(id, f"{key} {number}", _get_text(block), synthetic=synthetic)
 
     def _add_results(self, line: JsonLine) -> None:
         """Add results, and text that the user wrote in the same message."""
@@ -270,6 +267,15 @@ def _to_tokens(usage: Any) -> Tokens | None:
             read=number.get("cache_read_input_tokens", 0), write=number.get("cache_creation_input_tokens", 0)
         ),
     )
+
+
+def _get_text(block: dict[str, Any]) -> str:
+    """Return the text of a block, or its kind if it has none."""
+    match block:
+        case {"text": str(text)} | {"type": "document", "source": {"type": "text", "data": str(text)}}:
+            return text
+        case _:
+            return f"[{block.get('type')}]"
 
 
 def _to_data_url(block: dict[str, Any]) -> tuple[str, str] | None:

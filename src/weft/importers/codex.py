@@ -16,6 +16,7 @@ from weft.importers.transcript import (
     JsonLine,
     TranscriptIds,
     TranscriptWriter,
+    list_blocks,
     list_files,
     list_texts,
     parse_time,
@@ -81,20 +82,13 @@ def _count(items: list[dict[str, Any]], lines: list[JsonLine]) -> ExportCounts:
             answering = False
         elif item["type"] == "message" and item.get("role") != "assistant":
             answering = False
-            messages, parts = messages + 1, parts + len(_list_content(item))
+            messages, parts = messages + 1, parts + len(list_blocks(item.get("content")))
         else:
             messages += not answering
             answering = True
-            parts += len(_list_content(item)) if item["type"] == "message" else 1
+            parts += len(list_blocks(item.get("content"))) if item["type"] == "message" else 1
     summaries = sum(1 for line in lines if line.get("type") == "compacted")
     return ExportCounts(messages=messages + 2 * summaries, parts=parts + 2 * summaries)
-
-
-def _list_content(item: dict[str, Any]) -> list[dict[str, Any]]:
-    content = item.get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 class _CodexConversation:
@@ -172,11 +166,10 @@ class _CodexConversation:
         self._add_content(self._writer.start_prompt(key), key, item, synthetic=synthetic)
 
     def _add_content(self, id: MessageID, key: str, item: dict[str, Any], *, synthetic: bool) -> None:
-        for number, block in enumerate(_list_content(item)):
-            url = block.get("image_url")
-            if isinstance(url, str):
-                mime = url.removeprefix("data:").partition(";")[0] if url.startswith("data:") else "image/*"
-                self._writer.add_file(id, f"{key} {number}", mime, url)
+        for number, block in enumerate(list_blocks(item.get("content"))):
+            image = _find_image(block)
+            if image is not None:
+                self._writer.add_file(id, f"{key} {number}", *image)
             else:
                 words = block["text"] if isinstance(block.get("text"), str) else f"[{block.get('type')}]"
                 self._writer.add_text(id, f"{key} {number}", words, synthetic=synthetic)
@@ -195,7 +188,8 @@ class _CodexConversation:
 
     def _add_result(self, item: dict[str, Any]) -> None:
         output, failed = _to_output(item.get("output"))
-        if not self._writer.add_result(str(item.get("call_id")), output, failed=failed):
+        images = [image for block in list_blocks(item.get("output")) if (image := _find_image(block))]
+        if not self._writer.add_result(str(item.get("call_id")), output, failed=failed, files=tuple(images)):
             reason = f"a result for {item.get('call_id')}, but no such call"
             self.troubles.append(ImportTrouble(where=self._path, reason=reason))
 
@@ -232,6 +226,14 @@ def _to_tool(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             case _:
                 pass
     return name, input
+
+
+def _find_image(block: dict[str, Any]) -> tuple[str, str] | None:
+    """Return MIME type and URL of an image, None for other blocks."""
+    url = block.get("image_url")
+    if not isinstance(url, str):
+        return None
+    return url.removeprefix("data:").partition(";")[0] if url.startswith("data:") else "image/*", url
 
 
 def _to_object(given: Any) -> dict[str, Any]:

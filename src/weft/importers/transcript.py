@@ -192,6 +192,13 @@ def list_texts(blocks: Any) -> Iterator[str]:
                 yield block["text"]
 
 
+def list_blocks(content: Any) -> list[dict[str, Any]]:
+    """Return the blocks of a message. A string, alone or among them, is a block of text."""
+    found = [content] if isinstance(content, str) else content if isinstance(content, list) else []
+    blocks = ({"type": "text", "text": each} if isinstance(each, str) else each for each in found)
+    return [block for block in blocks if isinstance(block, dict)]
+
+
 AGENT = "build"
 NO_RESULT = "Tool execution aborted"
 

@@ -70,8 +70,10 @@ def add_anchor(
     line = encode(anchor) + b"\n"
     if place == GIT:
         return _add_note(line.decode(), environ)
-    before = _read_place(place, environ) if os.path.exists(place) else ""
-    Disk().extend(os.path.abspath(place), len(before.encode()), line)
+    before = _read_file(place) if os.path.exists(place) else b""
+    if before and not before.endswith(b"\n"):
+        line = b"\n" + line  # the last line was never written to its end
+    Disk().extend(os.path.abspath(place), len(before), line)
     Disk().flush(os.path.abspath(place))
     return place
 
@@ -127,11 +129,16 @@ def _read_place(place: str, environ: Mapping[str, str]) -> str:
     try:
         if place == GIT:
             return _join(Git(environ).list_notes(os.getcwd(), ref=NOTES_REF).values())
-        return read_bytes(place, limit=MAX_BYTES).decode("utf-8", "replace")
     except GitError as error:
         raise InvalidInputError(
             "--anchor", f"notes cannot be read here: {error}", hint="name a file"
         ) from error
+    return _read_file(place).decode("utf-8", "replace")
+
+
+def _read_file(place: str) -> bytes:
+    try:
+        return read_bytes(place, limit=MAX_BYTES)
     except OSError as error:
         raise InvalidInputError(
             "--anchor",

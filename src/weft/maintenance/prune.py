@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from weft.errors import NotFoundError, UnreadableError
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import SessionInfo, get_weft_data
 from weft.session.lifecycle import briefing_key
@@ -126,6 +127,7 @@ class PruneResult(Struct, frozen=True, kw_only=True):
 
 
 async def prune(store: Store, choice: PruneChoice, *, now: int) -> PruneResult:
+    """Move the chosen families to the trash, except those that run, and those that somebody changed since they were chosen."""
     discarded: list[tuple[SessionFamily, str]] = []
     spared = list(choice.spared)
     for family in choice.chosen:
@@ -133,7 +135,14 @@ async def prune(store: Store, choice: PruneChoice, *, now: int) -> PruneResult:
         if busy:
             spared.append(SparedFamily(family=family, reason=f"running ({busy})"))
             continue
-        bundle = await store.discard([session.id for session in family.members], at=now)
+        try:
+            if [await store.get_session(session.id) for session in family.members] != [*family.members]:
+                spared.append(SparedFamily(family=family, reason="changed meanwhile"))
+                continue
+            bundle = await store.discard([session.id for session in family.members], at=now)
+        except (NotFoundError, UnreadableError):
+            spared.append(SparedFamily(family=family, reason="gone meanwhile"))
+            continue
         discarded.append((family, bundle.id))
     return PruneResult(discarded=tuple(discarded), spared=tuple(spared))
 
@@ -151,8 +160,13 @@ async def _find_busy(store: Store, family: SessionFamily) -> str:
 async def empty_trash(store: Store, *, before: int) -> list[str]:
     """Delete the bundles that have been in the trash since before a time. Return their ids."""
     old = [trashed for trashed in await store.list_trash() if trashed.time < before]
+    purged: list[str] = []
     for trashed in old:
-        await store.purge(trashed.id)
+        try:
+            await store.purge(trashed.id)
+        except NotFoundError:
+            continue  # somebody restored or deleted it meanwhile
         for session in trashed.sessions:
             await store.put_value(briefing_key(session.id), None)
-    return [trashed.id for trashed in old]
+        purged.append(trashed.id)
+    return purged

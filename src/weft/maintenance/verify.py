@@ -118,7 +118,7 @@ def find_faults(export: SessionExport, known: Collection[str], *, now: int) -> l
 
 def _check_session(session: SessionInfo, known: Collection[str], now: int) -> Iterator[FoundFault]:
     time = session.time
-    if session.parent_id is not None and session.parent_id not in known:
+    if session.parent_id and session.parent_id not in known:  # an empty one is none, as in OpenCode
         yield "parent", session.id, f"its parent {session.parent_id} is gone"
     if session.parent_id == session.id:
         yield "content", session.id, "it is its own parent"

@@ -56,8 +56,8 @@ class ForeignTree:
 def _count_documents(directory: str) -> int:
     try:
         return sum(name.endswith(SUFFIX) for name in os.listdir(directory))
-    except FileNotFoundError:
-        return 0
+    except OSError:
+        return 0  # there is none, or it cannot be read, which is reported
 
 
 @contextmanager

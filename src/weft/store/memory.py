@@ -163,6 +163,8 @@ class MemoryStore:
     async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
         found = [await self.get_session(id) for id in sessions]
         trashed = TrashBundle(id=make_bundle_name(at, sessions[0]), time=at, sessions=tuple(found))
+        if trashed.id in self._trash:
+            raise ConflictError("bundle in the trash", trashed.id, "exists")
         self._trash[trashed.id] = trashed, self._take(sessions)
         return trashed
 

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -209,12 +209,16 @@ def _copy(path: str, scratch: str) -> str:
     """Copy the database and its log in a consistent state. Raise `StoreError` if they keep changing."""
     copy = os.path.join(scratch, NAME)
     for _ in range(ATTEMPTS):
-        before = _stamps(path)
-        for suffix in ("", "-wal", "-journal"):
-            if os.path.exists(path + suffix):
-                shutil.copyfile(path + suffix, copy + suffix)
-        if _stamps(path) == before:
-            return copy
+        with suppress(FileNotFoundError):  # the log was moved into the database meanwhile
+            before = _stamps(path)
+            for suffix in ("", "-wal", "-journal"):
+                # A log that an earlier attempt has copied would be applied to a later state of the database.
+                with suppress(FileNotFoundError):
+                    os.unlink(copy + suffix)
+                if os.path.exists(path + suffix):
+                    shutil.copyfile(path + suffix, copy + suffix)
+            if _stamps(path) == before:
+                return copy
     raise StoreError(f"{path} changes while it is read", hint="quit OpenCode, or try again when it is idle")
 
 

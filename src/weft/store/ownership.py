@@ -383,8 +383,7 @@ class OwnedStore:
     async def lease(self, session: SessionID, owner: str) -> AsyncIterator[LeaseToken]:
         info = await self.get_session(session)
         async with self._store.lease(session, owner) as token:
-            # A child runs inside of its parent, which was counted.
-            if self._max_running is None or info.parent_id is not None:
+            if self._max_running is None or await self._runs_inside(info):
                 yield token
                 return
             await self._count_in(session, self._max_running)
@@ -392,6 +391,12 @@ class OwnedStore:
                 yield token
             finally:
                 await self.update_value(RUNNING_KEY, lambda stored: _without(stored, {session}))
+
+    async def _runs_inside(self, session: SessionInfo) -> bool:
+        """Return True if a session is a child whose parent runs, which was counted."""
+        if not session.parent_id:
+            return False
+        return await self.find_holder(session.parent_id) is not None
 
     async def _count_in(self, session: SessionID, limit: int) -> None:
         """Add a session, whose lease is held, to those that run. Raise `LimitReachedError` if there are too many."""

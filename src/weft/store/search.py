@@ -36,7 +36,8 @@ MATCH_START, MATCH_END = "\x02", "\x03"
 _FORBIDDEN_CHARACTERS = (
     "[\x00\x02\x03\ud800-\udfff]"  # compiled when it is first used, which takes a millisecond
 )
-MAX_NANO = 2**62
+# A database adds up thousands of these without an overflow.
+MAX_NANO = 2**50
 
 
 class IndexEntry(Struct, frozen=True, kw_only=True):

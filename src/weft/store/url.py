@@ -127,6 +127,8 @@ def find_root_commit(worktree: str) -> str | None:
     """Return the first commit of a checkout, None if git cannot tell."""
     from weft.host.git import Git  # noqa: PLC0415  only the chosen store is imported
 
+    if not os.path.isdir(worktree):
+        return None  # a document may name anything, even what no path can contain
     try:
         return next(iter(Git(os.environ).root_commits(worktree)), None)
     except GitError:

@@ -265,6 +265,21 @@ async def a_purged_bundle_cannot_be_restored(store: Store) -> None:
     assert await read_all(store) == [[], [], [], [], [], [], []]
 
 
+async def discarding_does_not_replace_an_earlier_bundle(store: Store) -> None:
+    await store.apply(*make_full_session(SESSION, PROMPT))
+    trashed = await store.discard([SESSION], at=AT)
+    await store.apply(*make_full_session(SESSION, PROMPT))
+    before = await read_all(store)
+    in_the_way = ""
+    try:
+        await store.discard([SESSION], at=AT)
+    except ConflictError as error:
+        in_the_way = error.id
+    assert in_the_way == NAME
+    assert await read_all(store) == before
+    assert await store.list_trash() == [trashed]
+
+
 async def trash_bundles_are_listed_oldest_first(store: Store) -> None:
     await store.apply(*make_full_session(SESSION, PROMPT), *make_full_session(OTHER, "msg_9"))
     second = await store.discard([SESSION], at=AT + 5)
@@ -294,6 +309,7 @@ TRASHING: tuple[Check, ...] = (
     discarding_with_a_missing_session_discards_nothing,
     restoring_over_an_existing_session_is_refused,
     a_purged_bundle_cannot_be_restored,
+    discarding_does_not_replace_an_earlier_bundle,
     trash_bundles_are_listed_oldest_first,
     messages_are_listed_page_by_page,
 )

@@ -263,6 +263,10 @@ async def the_number_of_concurrent_runs_is_limited(open_for: OpenFor) -> None:
             assert isinstance(refusal, LimitReachedError)
             assert refusal.limit == "sessions"
             assert await limited.find_holder(SessionID("ses_second")) is None
+        # A child that does not run inside of its parent counts like any other session.
+        async with limited.lease(SessionID("ses_second"), "one"):
+            refusal = await _find_refusal(limited.lease(child.id, "two").__aenter__())
+            assert isinstance(refusal, LimitReachedError)
         # A process that died left its session among those that run.
         await limited.put_value(("running",), [MINE])
         async with limited.lease(SessionID("ses_second"), "two"):

@@ -280,6 +280,19 @@ def _name_day(at: int) -> str:
     return f"day {at // DAY_MS}"
 
 
+async def absurd_times_and_costs_can_be_searched_and_counted(store: Store) -> None:
+    """A document from elsewhere may contain any number."""
+    await _fill(store)
+    for sign in (1, -1):
+        id, at = SessionID(f"ses_{sign}"), sign * 10**30
+        info = session(id, created=at, title="absurd")
+        answers = [_answer(f"absurd_{sign}_{number}", of=id, at=at, cost="1e30") for number in range(20)]
+        await store.apply(SessionCreated(info=info), *(MessageUpdated(info=each) for each in answers))
+    assert sorted(await _find(store, "absurd")) == ["ses_-1", "ses_1"]
+    for since in (0, 10**30, -(10**30)):
+        await store.figures(StatisticsQuery(day_of=_name_day, since=since))
+
+
 SEARCH: tuple[Check, ...] = (
     a_hit_names_the_message_and_marks_the_words,
     titles_rank_above_conversation_and_that_above_tools,
@@ -291,4 +304,5 @@ SEARCH: tuple[Check, ...] = (
     indexing_a_missing_session_is_harmless,
     figures_add_up_exactly,
     figures_can_be_limited_to_a_project_or_to_some_days,
+    absurd_times_and_costs_can_be_searched_and_counted,
 )

@@ -140,6 +140,8 @@ def _write_session(
     archive: zipfile.ZipFile, export: SessionExport, attachments: dict[str, BundledFile]
 ) -> BundledSession:
     def extract(url: str) -> str:
+        if url.startswith(ATTACHMENT_PREFIX):
+            return f"{ATTACHMENT_PREFIX},{url}"  # somebody else's address, which names no file here
         raw = decode_data_url(url)
         if raw is None:
             return url
@@ -248,7 +250,9 @@ class Bundle:
     def _embed(self, url: str) -> str:
         if not url.startswith(ATTACHMENT_PREFIX):
             return url
-        digest, _, header = url.removeprefix(ATTACHMENT_PREFIX).partition(",")
+        digest, comma, header = url.removeprefix(ATTACHMENT_PREFIX).partition(",")
+        if comma and not digest:
+            return header
         file = self._attachments.get(digest)
         if file is None:
             raise self._make_error(f"an attachment is missing: {digest[:80]!r}")

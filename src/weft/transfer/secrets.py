@@ -21,13 +21,13 @@ class SecretShape(NamedTuple):
 
 
 SHAPES = (
-    SecretShape("private-key", ("-----BEGIN",), r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----[\s\S]{16,16384}?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
+    SecretShape("private-key", ("-----BEGIN",), r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----BEGIN)){16,16384}?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
     # A key that is cut off before its end is still a key.
     SecretShape("private-key", ("-----BEGIN",), r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:\\[rn]|[\sA-Za-z0-9+/=:,-]){32,}"),
     SecretShape("private-key", ("AGE-SECRET-KEY",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
     SecretShape("anthropic-key", ("sk-ant-",), rf"sk-ant-{_WORD}{{16,}}"),
     SecretShape("openrouter-key", ("sk-or-",), r"sk-or-(?:v\d-)?[0-9a-f]{32,}"),
-    SecretShape("openai-key", ("sk-", "sess-"), rf"(?:sk|sess)-(?:proj-|svcacct-|admin-|None-)?(?=[A-Za-z_-]*\d){_WORD}{{20,}}"),
+    SecretShape("openai-key", ("sk-", "sess-"), rf"(?:sk|sess)-(?:proj-|svcacct-|admin-|None-)?(?=[A-Za-z_-]{{0,200}}\d){_WORD}{{20,}}"),
     SecretShape("aws-key", ("AKIA", "ASIA", "ABIA", "ACCA"), r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}"),
     SecretShape("github-token", ("gh",), r"gh[pousr]_[A-Za-z0-9]{20,}"),
     SecretShape("github-token", ("github_pat_",), r"github_pat_[A-Za-z0-9_]{20,}"),
@@ -92,7 +92,7 @@ SHAPES = (
     SecretShape("vercel-token", ("vercel_blob_rw_",), r"vercel_blob_rw_[A-Za-z0-9]{8,}_[A-Za-z0-9]{20,}"),
     SecretShape("dropbox-token", ("sl.",), rf"sl\.{_WORD}{{100,}}"),
     SecretShape("google-token", ("1//0",), rf"1//0{_WORD}{{40,}}"),
-    SecretShape("jwt", ("eyJ",), rf"eyJ{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}"),
+    SecretShape("jwt", ("eyJ",), rf"eyJ{_WORD}{{8,16384}}+\.eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}"),
 )  # fmt: skip
 
 # A match must not be part of a longer word. An escaped newline before it is not part of the word.
@@ -173,7 +173,7 @@ _URL_PASSWORD = re.compile(
 _NETRC = re.compile(r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<value>\S{4,})")
 _COOKIE = re.compile(r"^(?:set-)?cookie:[ \t]*(?P<value>[^\s\"'][^\r\n]{7,})", re.IGNORECASE | re.MULTILINE)
 _SIGNED_URL = re.compile(r"[?&]sig(?:nature)?=(?P<value>[A-Za-z0-9%._~+/=-]{16,})", re.IGNORECASE)
-_PUTTY = re.compile(r"\bPrivate-Lines: \d+\s+(?P<value>[A-Za-z0-9+/=\s]{32,}[A-Za-z0-9+/=])")
+_PUTTY = re.compile(r"\bPrivate-Lines: \d+\s+(?P<value>[A-Za-z0-9+/=][A-Za-z0-9+/=\s]{31,}[A-Za-z0-9+/=])")
 # Commands with a short flag for a password that means something else in most other commands.
 _SHORT_FLAGS = re.compile(
     r"\bcurl\b[^\n|;&]{0,300}?\s-u\s+[\"']?[^\s:\"']{1,100}:(?P<user>[^\s\"'`]{4,200})"
@@ -183,7 +183,8 @@ _SHORT_FLAGS = re.compile(
 # A name and its value without a sign between them: images, deployments, settings in XML.
 _PAIRS = (
     re.compile(
-        r"^\s*(?:ENV|ARG|set\s+-\w+)\s+(?P<name>[A-Z][A-Z0-9_]{2,80})\s+(?P<value>[^\s\"']{6,})", re.MULTILINE
+        r"^[^\S\n]*(?:ENV|ARG|set\s+-\w+)\s+(?P<name>[A-Z][A-Z0-9_]{2,80})\s+(?P<value>[^\s\"']{6,})",
+        re.MULTILINE,
     ),
     re.compile(
         r"\b(?:name|key)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<name>[A-Za-z][\w.-]{2,80})[\"']?\s{0,40},?\s{0,40}"

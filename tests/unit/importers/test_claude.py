@@ -177,6 +177,15 @@ def test_a_transcript_that_has_grown_keeps_its_old_ids(tmp_path: Path, imported:
             assert compare_states(imported.export, earlier.export) in ("ahead", "same")
 
 
+def test_no_text_is_lost_that_is_not_in_a_block_of_text(tmp_path: Path) -> None:
+    notes = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "The notes"}}
+    lines = [line("user", 1, ["Read this:", notes]), line("assistant", 2, ["Read."])]
+    found = read(write_lines(tmp_path / "a.jsonl", lines))
+    parts = [part for message in found.export.messages for part in message.parts]
+    assert [part.text for part in parts if isinstance(part, TextPart)] == ["Read this:", "The notes", "Read."]
+    assert found.counted == count_export(found.export)
+
+
 def test_a_call_without_a_result_at_the_end_is_running(tmp_path: Path) -> None:
     *_, last = read(write_lines(tmp_path / "a.jsonl", LINES[:5])).export.messages
     call = last.parts[-1]

@@ -163,6 +163,25 @@ def test_the_bare_items_of_the_first_versions_are_read(tmp_path: Path) -> None:
     assert imported.counted == count_export(imported.export) == ExportCounts(messages=3, parts=3)
 
 
+def test_images_in_a_result_and_words_without_a_block_are_kept(tmp_path: Path) -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
+    lines = [
+        item(1, "message", role="user", content=["Look at it"]),
+        item(2, "function_call", name="view_image", arguments="{}", call_id="call_1"),
+        item(3, "function_call_output", call_id="call_1", output=[{"text": "It is red"}, image]),
+    ]
+    found = read(write_lines(tmp_path / "a.jsonl", lines))
+    (said,), (call,) = (message.parts for message in found.export.messages)
+    assert isinstance(said, TextPart)
+    assert said.text == "Look at it"
+    assert isinstance(call, ToolPart)
+    assert isinstance(call.state, CompletedState)
+    assert call.state.output == "It is red"
+    (file,) = call.state.attachments or ()
+    assert (file.mime, file.url) == ("image/png", image["image_url"])
+    assert found.counted == count_export(found.export)
+
+
 def test_a_result_without_a_call_is_reported(tmp_path: Path) -> None:
     lines = [*LINES, item(10, "function_call_output", call_id="call_9", output="?")]
     [trouble] = read(write_lines(tmp_path / "r.jsonl", lines)).troubles

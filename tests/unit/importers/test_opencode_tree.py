@@ -59,3 +59,14 @@ def test_whatever_a_tree_contains_is_imported_or_refused(tmp_path: Path, data: s
             check_import(found)
         list(tree.list_troubles())
     assert {name: (odd / name).read_bytes() for name in files(odd)} == before
+
+
+def test_a_file_in_place_of_a_directory_of_parts_loses_nothing_else(tmp_path: Path) -> None:
+    storage = write_tree(tmp_path, 1)
+    parts = sorted((storage / "part").iterdir())
+    shutil.rmtree(parts[0])
+    parts[0].write_text("x")
+    with open_opencode_tree(str(tmp_path), lambda _: None) as tree:
+        (session,) = [found.read() for found in tree.list_sessions()]
+    assert session.counted.messages == len(session.export.messages) == len(parts)
+    assert str(parts[0]) in [trouble.where for trouble in session.troubles]

@@ -17,8 +17,9 @@ from weft.maintenance.prune import (
     prune,
     to_families,
 )
+from weft.model.event import SessionCreated, SessionDeleted, SessionUpdated
 from weft.model.ids import ProjectID, SessionID
-from weft.model.session import SessionInfo, SessionShare, SessionTime, WeftSessionData
+from weft.model.session import SessionInfo, SessionShare, SessionTime, TrashBundle, WeftSessionData
 from weft.store.memory import MemoryStore
 from weft.testing.store_samples import session
 
@@ -145,6 +146,37 @@ async def test_trash_is_emptied_by_age_alone() -> None:
     [first, second] = await store.list_trash()
     assert await empty_trash(store, before=NOW + 1) == [first.id]
     assert await store.list_trash() == [second]
+
+
+async def test_sessions_that_change_or_vanish_before_they_are_pruned_are_spared() -> None:
+    """A person may think about the question for a while."""
+    store, sessions = MemoryStore(), [old_session(f"ses_{number}") for number in range(3)]
+    for each in sessions:
+        await store.apply(SessionCreated(info=each))
+    choice = choose_families(sessions, {}, OLDER, now=NOW)
+    await store.apply(
+        SessionDeleted(info=sessions[0]), SessionUpdated(info=replace(sessions[1], title="used"))
+    )
+    result = await prune(store, choice, now=NOW)
+    assert [family.root.id for family, _ in result.discarded] == ["ses_2"]
+    assert [(each.family.root.id, each.reason) for each in result.spared] == [
+        ("ses_0", "gone meanwhile"),
+        ("ses_1", "changed meanwhile"),
+    ]
+
+
+async def test_a_bundle_that_somebody_else_purges_does_not_stop_the_others() -> None:
+    class SlowStore(MemoryStore):
+        async def list_trash(self) -> list[TrashBundle]:
+            found = await super().list_trash()
+            await self.purge(found[0].id)
+            return found
+
+    store = SlowStore()
+    for number in range(2):
+        await store.apply(SessionCreated(info=old_session(f"ses_{number}")))
+        await store.discard([SessionID(f"ses_{number}")], at=number)
+    assert await empty_trash(store, before=NOW) == ["1-ses_1"]
 
 
 async def test_a_session_that_is_being_run_stays() -> None:

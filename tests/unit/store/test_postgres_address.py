@@ -60,6 +60,8 @@ def test_a_server_on_a_socket_is_named_by_its_directory() -> None:
         "postgres://host/db?lease=nan",
         "postgres://host/db?pool=many",
         "postgres://host/db?pool=0",
+        "postgres://host/db?pool=0000000019999",
+        f"postgres://host/db?pool=000000001{'9' * 5000}",
         "postgres://host/db?pgbouncer=yes",
     ],
 )

@@ -38,9 +38,10 @@ DIFF = FileDiff(file="a.py", before="a\n", after="b\n", additions=1, deletions=1
 OUT_OF_IT = ("../evil.json", "/etc/evil", "sessions/../../evil.json", "a\\..\\..\\evil", "C:evil")
 
 
-def full_session(number: int = 1) -> SessionExport:
+def full_session(
+    number: int = 1, url: str = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
+) -> SessionExport:
     session = export(number, turns=2, todos=(TODO,), diff=(DIFF,))
-    url = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
     ids = {"session_id": session.info.id, "message_id": MessageID(session.messages[0].info.id)}
     return with_parts(
         session, FilePart(id=PartID(id_of("prt", number * 10_000 + 9)), **ids, mime="image/png", url=url)
@@ -92,6 +93,23 @@ def test_an_attachment_of_two_sessions_is_stored_once_as_bytes(bundle: Path) -> 
         name = f"attachments/{sha256(PICTURE).hexdigest()}"
         assert [each for each in archive.namelist() if each.startswith("attachments/")] == [name]
         assert archive.read(name) == PICTURE
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "attachment:",
+        "attachment:plan.pdf",
+        "attachment:,attachment:,x",
+        f"attachment:{'a' * 64},image/png",
+        f"attachment:{sha256(PICTURE).hexdigest()},image/png",
+        "data:;base64,",
+    ],
+)
+def test_a_file_may_have_any_address(tmp_path: Path, url: str) -> None:
+    sessions = [full_session(1, url), full_session(2)]
+    with open_bundle(str(write_exports(tmp_path / "b.zip", *sessions))) as opened:
+        assert list(opened.exports()) == sessions
 
 
 def test_the_same_sessions_make_the_same_bytes() -> None:

@@ -3,6 +3,7 @@
 import base64
 import string
 from pathlib import Path
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -259,3 +260,25 @@ def test_findings_do_not_reveal_the_secret() -> None:
     )
     assert finding.glimpse == "ghp_… (40 characters)"
     assert finding.where == f"{session.messages[0].info.id} {session.messages[0].parts[0].id}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "set x\n" + "\n" * 40_000,
+        "Private-Lines: 1" + " " * 40_000 + "!",
+        "-sk-aaa" * 6_000,
+        "-eyJaaaaaaaa" * 20_000,
+        "-----BEGIN PRIVATE KEY-----" * 20_000,
+    ],
+    ids=["settings", "lines of a key", "keys without digits", "halves of tokens", "beginnings of keys"],
+)
+def test_text_that_is_made_to_take_long_does_not(text: str) -> None:
+    began = process_time()
+    redact_text(text)
+    assert process_time() - began < 8
+
+
+def test_a_key_is_redacted_after_the_beginning_of_another() -> None:
+    begin, end = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
+    assert redact_text(f"{begin} {begin}\n{TAIL}\n{end}") == "[redacted:private-key:1]"

@@ -2,7 +2,8 @@
 
 Neither weft nor OpenCode changes the creation time or the parent of a session once it exists. So the names of the documents tell
 whether the order is complete, and only documents on the page are read. A writer of ours that does change one of the two, or
-removes a document whose name may be used again, reports that with `note_changes`.
+removes a document whose name may be used again, reports that with `note_changes`. Whoever finds that OpenCode removed a document
+reports it, too.
 """
 
 import os
@@ -147,10 +148,24 @@ class CreationOrder:
         if not reported and listed is not None and listed == known.listed:
             return known.entries
         entries, unknown = self._merge(project, known.entries, reported)
+        if self._writes and len(entries) - unknown < len(known.entries):
+            self._note_removed(project, known.entries, entries, reported)
         self._known[project] = ProjectOrder(entries, known.file, changes, listed)
         if unknown > max(MAX_UNKNOWN, len(entries) // UNKNOWN_SHARE):
             self._write(project)
         return entries
+
+    def _note_removed(
+        self,
+        project: ProjectID,
+        before: Iterable[OrderEntry],
+        after: Iterable[OrderEntry],
+        reported: bytes,
+    ) -> None:
+        """Report documents that are gone. The order on the disk has them, and would know a namesake by the old time and parent."""
+        found = {entry.id for entry in after}.union(_parse_changes(reported))
+        removed = [entry.id for entry in before if entry.id not in found]
+        note_changes(self._layout, (f"session/{project}/{id}{SUFFIX}" for id in removed))
 
     def _begin(self, project: ProjectID) -> Sequence[OrderEntry] | None:
         """Read a small project. Write the order of a large one, None if that is not possible."""
@@ -184,7 +199,7 @@ class CreationOrder:
         self, project: ProjectID, entries: Sequence[OrderEntry], reported: bytes
     ) -> tuple[Sequence[OrderEntry], int]:
         """Return the entries of the sessions that exist, including those that the order lacked, and how many it lacked."""
-        names, stale = self._list_names(project), set(reported.decode(errors="replace").split())
+        names, stale = self._list_names(project), _parse_changes(reported)
         kept = [entry for entry in entries if entry.id in names and entry.id not in stale]
         others: list[OrderEntry] = []
         for name in names.difference(entry.id for entry in kept):
@@ -233,6 +248,10 @@ def _append(directory: str, lines: bytes) -> None:
             os.fsync(file.fileno())
     except OSError:
         os.unlink(f"{directory}/{ORDER}")  # no order is better than a wrong one
+
+
+def _parse_changes(lines: bytes) -> set[str]:
+    return set(lines.decode(errors="replace").split())
 
 
 class _HeadTime(msgspec.Struct, frozen=True):

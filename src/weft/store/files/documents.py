@@ -185,21 +185,23 @@ class Documents:
         """Like `list_names`, and return also whether the directory contains anything else."""
         entries = self._entries(directory)
         # Mostly everything is a document, and checking them all at once takes half the time.
-        found = [
-            entry.name[: -len(SUFFIX)] for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file()
-        ]
-        with suppress(InvalidIdError):
+        with suppress(InvalidIdError, OSError):
+            found = [
+                entry.name[: -len(SUFFIX)]
+                for entry in entries
+                if entry.name.endswith(SUFFIX) and entry.is_file()
+            ]
             check_file_names("document", found)
             if len(found) == len(entries):
                 return found, False
         found, others = [], False
         for entry in entries:
             name = entry.name.removesuffix(SUFFIX)
-            if name != entry.name and entry.is_file() and self._is_id(name, entry.path):
+            if name != entry.name and _is_file(entry) and self._is_id(name, entry.path):
                 found.append(name)
             else:
                 others = True
-                if name == entry.name or entry.is_dir():
+                if name == entry.name or _is_directory(entry):
                     self._problems[entry.path] = NOT_A_DOCUMENT
         return found, others
 
@@ -207,7 +209,7 @@ class Documents:
         """Return the names of the directories in a directory. Report everything else as a problem."""
         found: list[str] = []
         for entry in self._entries(directory):
-            if not entry.is_dir():
+            if not _is_directory(entry):
                 self._problems[entry.path] = NOT_A_DIRECTORY
             elif self._is_id(entry.name, entry.path):
                 found.append(entry.name)
@@ -294,6 +296,20 @@ class Documents:
         known = self._values.pop(path, None)
         if known is not None:
             self._cache_left += known[0][1]
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        return False  # a link to itself, or into a directory that we may not enter
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _find_stamp(name: str, directory: int | None) -> Stamp | None:

@@ -10,6 +10,7 @@ from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.session import SessionInfo
 from weft.model.wire import encode
 from weft.store.files.index_database import IndexDatabase, discard_index, open_for_reading, open_for_writing
+from weft.store.rows import to_integer
 from weft.store.search import IndexEntry, IndexProgress, clean_text, to_nano_and_atto
 
 SessionKey = tuple[ProjectID, SessionID]
@@ -69,8 +70,8 @@ def _upsert_session(database: IndexDatabase, session: SessionInfo, stamp: Stamp)
     """Store the session document and the stamp of its file. Return the number of the row."""
     parent = None if session.parent_id is None else clean_text(session.parent_id)
     ((number,),) = database.rows(
-        UPSERT_SESSION, session.project_id, session.id, parent, session.time.created, session.time.updated,
-        *stamp, encode(session),
+        UPSERT_SESSION, session.project_id, session.id, parent, to_integer(session.time.created),
+        to_integer(session.time.updated), *stamp, encode(session),
     )  # fmt: skip
     database.run("DELETE FROM words WHERE rowid = ?", number * 2)
     database.run(
@@ -102,8 +103,8 @@ def _insert_message(database: IndexDatabase, session: int, entry: IndexEntry) ->
     tokens = (spent.input, spent.output, spent.reasoning, spent.cache_read, spent.cache_write)
     bounded = [max(-MAX_TOKEN_COUNT, min(count, MAX_TOKEN_COUNT)) for count in tokens]
     ((number,),) = database.rows(
-        INSERT_MESSAGE, session, entry.id, entry.created, entry.open, clean_text(entry.provider), clean_text(entry.model),
-        *bounded, *to_nano_and_atto(spent.cost), spent.priced, spent.counted,
+        INSERT_MESSAGE, session, entry.id, to_integer(entry.created), entry.open, clean_text(entry.provider),
+        clean_text(entry.model), *bounded, *to_nano_and_atto(spent.cost), spent.priced, spent.counted,
     )  # fmt: skip
     return int(number)
 

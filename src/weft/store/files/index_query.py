@@ -11,6 +11,7 @@ from weft.model.search import Figures, Hit, ToolUse
 from weft.model.session import SessionInfo
 from weft.model.wire import decode
 from weft.store.files.index_database import IndexDatabase, IndexRow
+from weft.store.rows import to_integer
 from weft.store.search import MATCH_END, MATCH_START, to_hit, to_match_query
 from weft.store.statistics import HOUR_MS, SessionRange, StatisticsQuery, UsageRow, build_figures
 
@@ -83,7 +84,7 @@ WHERE updated >= ? AND (? IS NULL OR project = ?) AND (? IS NULL OR id IN (SELEC
 def compute_figures(database: IndexDatabase, query: StatisticsQuery) -> Figures:
     """Return the figures for a query."""
     only = None if query.sessions is None else json.dumps(sorted(query.sessions))
-    parameters = (query.since, query.project, query.project, only, only)
+    parameters = (to_integer(query.since), query.project, query.project, only, only)
     ((sessions, first, last),) = database.rows(SELECT_SESSIONS, *parameters)
     return build_figures(
         query,

@@ -201,7 +201,7 @@ class LeftoverFinder:
         for name in list_names(self._layout.backups):
             path = f"{self._layout.backups}/{name}"
             label, _, at = name.partition("-")
-            if label == GC_LABEL and at.isdigit() and int(at) < self._before - BACKUP_RETENTION_MS:
+            if label == GC_LABEL and at.isdecimal() and int(at) < self._before - BACKUP_RETENTION_MS:
                 yield Leftover(
                     kind="backup",
                     where=path,

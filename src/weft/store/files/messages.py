@@ -145,7 +145,8 @@ class MessageReader:
     def _list(self, directory: str, known: DirectoryListing) -> DirectoryListing:
         try:
             found = os.stat(directory)
-        except FileNotFoundError:
+        except OSError:
+            self._documents.scan(directory)  # reports why, unless there is none
             return NOT_LISTED
         stamp = stamp_of(found)
         if stamp == known.stamp:

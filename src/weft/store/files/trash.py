@@ -59,6 +59,8 @@ class Trash:
         ]
 
     def plan_discard(self, trashed: TrashBundle) -> WritePlan:
+        if os.path.lexists(self._layout.bundle(trashed.id)):
+            raise ConflictError("bundle in the trash", trashed.id, "exists")
         below = self._layout.trashed_tree(trashed.id)
         places = self._list_paths([session.id for session in trashed.sessions])
         return WritePlan(

@@ -105,7 +105,7 @@ class OldestTreeImport:
         self._disk.move(temp, path)
 
     def _save_ledger(self) -> None:
-        self._put(self._ledger, "".join(f"{source}\n" for source in self._imported).encode())
+        self._put(self._ledger, os.fsencode("".join(f"{source}\n" for source in self._imported)))
 
 
 def _find_worktree(place: str) -> str:
@@ -150,7 +150,7 @@ def _list_names(directory: str) -> list[str]:
 def _read_lines(path: str) -> dict[str, None]:
     with suppress(FileNotFoundError):
         raw, _ = read_file(path, limit=LIMIT)
-        return dict.fromkeys(raw.decode().splitlines())
+        return dict.fromkeys(os.fsdecode(raw).split("\n"))
     return {}
 
 

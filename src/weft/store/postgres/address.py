@@ -18,6 +18,7 @@ LEASE_SECONDS = 15.0
 RETRY_SECONDS = 10.0
 POOL_SIZE = 10
 MAX_POOL_SIZE = 1000
+MAX_POOL_DIGITS = 4  # Python refuses to convert thousands
 MAX_SECONDS = 86_400.0
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 _OWN_PARAMETERS = ("schema", "lease", "retry", "pool", "pgbouncer", "direct")
@@ -115,7 +116,8 @@ def _parse_seconds(own: dict[str, str], name: str, default: float) -> float:
 
 def _parse_pool_size(own: dict[str, str]) -> int:
     given = own.get("pool", str(POOL_SIZE))
-    if not given.isdecimal() or not given.isascii() or not 1 <= int(given[:9]) <= MAX_POOL_SIZE:
+    is_number = given.isdecimal() and given.isascii() and len(given) <= MAX_POOL_DIGITS
+    if not is_number or not 1 <= int(given) <= MAX_POOL_SIZE:
         raise InvalidInputError(
             "store", f"pool: {given[:80]!r} is not a number of connections from 1 to {MAX_POOL_SIZE}"
         )

@@ -278,7 +278,7 @@ def _to_lost_parts(session: str, message: str, bytes: int, is_message_gone: bool
 def _list_old_backups(rows: list[Any], before: int) -> Iterator[Leftover]:
     for name, bytes in rows:
         label, _, at = name.partition("-")
-        if label == GC_LABEL and at.isdigit() and int(at) < before - BACKUP_RETENTION_MS:
+        if label == GC_LABEL and at.isdecimal() and int(at) < before - BACKUP_RETENTION_MS:
             yield Leftover(
                 kind="backup", where=f"backup/{name}", reason="collected more than a month ago", bytes=bytes
             )

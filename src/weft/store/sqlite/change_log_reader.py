@@ -174,20 +174,23 @@ def read_missed(reader: SqliteReader, server: str, after: int) -> list[MissedEve
     named = NamedChanges()
     with reader.reading() as connection:
         oldest = _check_position(connection, server, after)
-        for row in select(connection, SELECT_CHANGES, (after,)):
-            named.add(row)
+        try:
+            for row in select(connection, SELECT_CHANGES, (after,)):
+                named.add(row)
+        except DocumentError as error:  # an entry of a chain is damaged
+            raise CursorLostError(after, oldest) from error
         if named.count() > MAX_NAMED:
             raise CursorLostError(after, oldest)
         projects = [
-            document
+            row
             for id in named.projects
-            for (document,) in select(connection, "SELECT document FROM project WHERE id = ?", (id,))
+            for row in select(connection, "SELECT id, document FROM project WHERE id = ?", (id,))
         ]
         rows = {
             id: _select_session(connection, reader.file.locks, id, session)
             for id, session in named.sessions.items()
         }
-    missed = [_to_project_event(decode(document, Project)) for document in projects]
+    missed = [_to_project_event(project) for project in reader.decode("project", projects, Project)]
     for id, session in named.sessions.items():
         missed += _to_session_events(reader, id, session, rows[id])
     return missed
@@ -242,12 +245,16 @@ def _to_session_events(
         events: Iterable[Event] = [SessionDeleted(info=info)]
     else:
         messages = build_messages(id, rows.messages, reader.note_damage)
-        events = _list_events(info, named, rows, {message.info.id: message for message in messages})
+        events = _list_events(reader, info, named, rows, {message.info.id: message for message in messages})
     return [MissedEvent(directory=info.directory, project=info.project_id, event=event) for event in events]
 
 
 def _list_events(
-    info: SessionInfo, named: NamedSession, rows: StoredSession, messages: dict[MessageID, MessageWithParts]
+    reader: SqliteReader,
+    info: SessionInfo,
+    named: NamedSession,
+    rows: StoredSession,
+    messages: dict[MessageID, MessageWithParts],
 ) -> Generator[Event]:
     """Yield the events of a session that exists."""
     if named.is_new or named.deleted is not None:
@@ -256,13 +263,20 @@ def _list_events(
         yield SessionUpdated(info=info)
     for id, message in named.messages.items():
         yield from _list_message_events(info.id, id, message, messages.get(id))
-    if rows.diff is not None:
-        yield SessionDiffed(session_id=info.id, diff=decode(rows.diff, tuple[FileDiff, ...]))
-    if rows.todos is not None:
-        yield TodoUpdated(session_id=info.id, todos=decode(rows.todos, tuple[Todo, ...]))
+    for diff in _decode_one(reader, "diff", info.id, rows.diff, tuple[FileDiff, ...]):
+        yield SessionDiffed(session_id=info.id, diff=diff)
+    for todos in _decode_one(reader, "todo", info.id, rows.todos, tuple[Todo, ...]):
+        yield TodoUpdated(session_id=info.id, todos=todos)
     if named.has_ended and not rows.is_running:
         yield StatusChanged(session_id=info.id, status=Idle())
         yield SessionIdled(session_id=info.id)
+
+
+def _decode_one(
+    reader: SqliteReader, kind: str, id: SessionID, document: bytes | None, type: Any
+) -> list[Any]:
+    """Return the value of a document; nothing if there is none, or it cannot be read."""
+    return [] if document is None else reader.decode(kind, [(id, document)], type)
 
 
 def _list_message_events(

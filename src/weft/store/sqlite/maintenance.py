@@ -226,7 +226,7 @@ class SqliteMaintenance:
             return
         for name in names:
             label, _, at = name.partition("-")
-            if label == GC_LABEL and at.isdigit() and int(at) < before - BACKUP_RETENTION_MS:
+            if label == GC_LABEL and at.isdecimal() and int(at) < before - BACKUP_RETENTION_MS:
                 path = f"{self._file.backups}/{name}"
                 yield Leftover(
                     kind="backup",

@@ -118,14 +118,14 @@ class SqliteReader:
     def list_projects(self) -> list[Project]:
         from weft.model.project import Project  # noqa: PLC0415  a list of sessions needs none
 
-        found: list[Project] = self._decode("project", self.rows("SELECT id, document FROM project"), Project)
+        found: list[Project] = self.decode("project", self.rows("SELECT id, document FROM project"), Project)
         return sorted(found, key=lambda project: (project.time.created, project.id))
 
     def find_project(self, id: ProjectID) -> Project | None:
         from weft.model.project import Project  # noqa: PLC0415  a list of sessions needs none
 
         rows = self.rows("SELECT id, document FROM project WHERE id = ?", check_file_name("project", id))
-        return next(iter(self._decode("project", rows, Project)), None)
+        return next(iter(self.decode("project", rows, Project)), None)
 
     def list_sessions(self, project: ProjectID | None = None) -> list[SessionInfo]:
         order = "ORDER BY created, id DESC"
@@ -134,16 +134,16 @@ class SqliteReader:
         else:
             check_file_name("project", project)
             rows = self.rows(f"SELECT id, document FROM session WHERE project = ? {order}", project)
-        return self._decode("session", rows, SessionInfo)
+        return self.decode("session", rows, SessionInfo)
 
     def query_sessions(self, query: SessionQuery) -> list[SessionInfo]:
         built = build_session_query(query, DIALECT)
         rows = self.rows(f"SELECT id, document FROM session {built.sql}", *built.values)
-        return self._decode("session", rows, SessionInfo)
+        return self.decode("session", rows, SessionInfo)
 
     def find_session(self, id: SessionID) -> SessionInfo | None:
         rows = self.rows("SELECT id, document FROM session WHERE id = ?", check_file_name("session", id))
-        return next(iter(self._decode("session", rows, SessionInfo)), None)
+        return next(iter(self.decode("session", rows, SessionInfo)), None)
 
     def find_session_in(self, project: ProjectID, id: SessionID) -> SessionInfo | None:
         session = self.find_session(id)
@@ -154,7 +154,7 @@ class SqliteReader:
         rows = self.rows("SELECT id, document FROM session WHERE id = ?", check_file_name("session", id))
         if not rows:
             raise NotFoundError("session", id)
-        found: list[SessionInfo] = self._decode("session", rows, SessionInfo)
+        found: list[SessionInfo] = self.decode("session", rows, SessionInfo)
         if not found:
             raise UnreadableError("session", id)
         return found[0]
@@ -208,7 +208,7 @@ class SqliteReader:
         check_file_name("session", session)
         sql = f"""SELECT history.session, {table}.document FROM {table} JOIN history ON history.number = {table}.history
         WHERE history.session = ? AND history.bundle IS NULL"""
-        found: list[tuple[T, ...]] = self._decode(table, self.rows(sql, session), kind)
+        found: list[tuple[T, ...]] = self.decode(table, self.rows(sql, session), kind)
         return list(found[0]) if found else []
 
     # --- trash, values, logs, leases ---
@@ -216,14 +216,16 @@ class SqliteReader:
     def list_trash(self) -> list[TrashBundle]:
         from weft.model.session import TrashBundle  # noqa: PLC0415  few commands need it
 
-        bundles: dict[tuple[str, int], list[SessionInfo]] = {}
+        bundles: dict[tuple[str, int], list[bytes]] = {}
         for id, time, document in self.rows(SELECT_BUNDLES):
-            sessions = bundles.setdefault((id, time), [])
-            sessions += self._decode("trash", [(id, document)], SessionInfo)
-        return [
-            TrashBundle(id=id, time=time, sessions=tuple(sessions))
-            for (id, time), sessions in bundles.items()
-        ]
+            bundles.setdefault((id, time), []).append(document)
+        found: list[TrashBundle] = []
+        for (id, time), documents in bundles.items():
+            sessions = self.decode("trash", [(id, document) for document in documents], SessionInfo)
+            # A part of a bundle cannot be restored, and nobody knows whose a session is that cannot be read.
+            if len(sessions) == len(documents):
+                found.append(TrashBundle(id=id, time=time, sessions=tuple(sessions)))
+        return found
 
     def read_bundle(self, bundle: str) -> list[SessionExport]:
         """Return the sessions of a bundle with all that belongs to them. Raise `NotFoundError` if there is no such bundle."""
@@ -255,7 +257,7 @@ class SqliteReader:
 
     def _list_trashed(self, table: str, history: int | None, kind: type[tuple[T, ...]]) -> list[T]:
         rows = self.rows(f"SELECT history, document FROM {table} WHERE history = ?", history)
-        found: list[tuple[T, ...]] = self._decode(table, rows, kind)
+        found: list[tuple[T, ...]] = self.decode(table, rows, kind)
         return list(found[0]) if found else []
 
     def list_running(self) -> set[SessionID]:
@@ -371,7 +373,7 @@ class SqliteReader:
         found, self._problems = list(self._problems.values()), {}
         return found
 
-    def _decode(self, kind: str, rows: list[SqlRow], type: Any) -> list[Any]:
+    def decode(self, kind: str, rows: list[SqlRow], type: Any) -> list[Any]:
         """Decode the documents in rows of id and document. Leave out those that are unreadable, and note them."""
         found = decode_many([document for _, document in rows], type)
         if not any(isinstance(each, DocumentError) for each in found):

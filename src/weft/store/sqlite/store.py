@@ -260,7 +260,8 @@ class SqliteStore:
         check_file_name("bundle", bundle)
 
         def write(connection: apsw.Connection) -> None:
-            _get_bundle(connection, bundle)
+            if not select(connection, "SELECT 1 FROM bundle WHERE id = ?", (bundle,)):
+                raise NotFoundError("bundle in the trash", bundle)
             histories = select(connection, "SELECT number FROM history WHERE bundle = ?", (bundle,))
             for (number,) in histories:
                 EventWriter(connection, now()).delete_history(number)
