@@ -41,8 +41,8 @@ from weft.tool.shell.program.table import (
     find_unknown_option,
     only_reads,
     touch_files,
-    touch_paths,
 )
+from weft.tool.shell.program.touches import touch_paths
 from weft.tool.shell.program.wrappers import DETACHING_PROGRAMS, WRAPPERS, WRITING_WRAPPERS, unwrap_command
 from weft.tool.shell.state import ShellState, StreamContent
 
@@ -158,5 +158,10 @@ def _examine_by_table(name: str, arguments: Fields, state: ShellState) -> None:
 
 
 def _is_pager_command(text: str) -> bool:
-    """Return True for an option that makes a pager run a command. `+10` and `+/words` only move to a place."""
+    """Return True for an option that makes a pager run a command. `+10` and `+/words` only move to a place.
+
+    After a dollar sign or the end of a line, another option or command may follow.
+    """
+    if "\n" in text or re.match(r"-[^$]+\$.", text):
+        return True
     return text.startswith("+") and re.fullmatch(r"\+(?:\d+g?|[GF]|/[^\n]*)?", text) is None
