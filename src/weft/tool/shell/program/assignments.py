@@ -60,5 +60,5 @@ def judge_assignment(name: str, value: str, state: ShellState) -> list[Inner]:
         if name == "GIT_DIR":
             examine_repository(value, state)
         for path in value.split(":"):
-            state.touch(Field(path), "look")
+            state.touch(Field(path), "write" if name in ("GIT_WORK_TREE", "GIT_INDEX_FILE") else "look")
     return []

@@ -41,8 +41,11 @@ def examine_builtin(name: str, arguments: Fields, state: ShellState) -> bool:
         case "popd":
             state.add_directories(state.visited)
         case "source" | ".":
-            for field in arguments[:1]:
+            parsed = parse_arguments(arguments, frozenset({"-p"}), until_word=True)
+            for field in (*parsed.words[:1], *(arguments[:1] if parsed.options else ())):
                 _source(field, state)
+            if parsed.options:
+                state.mark_unclear(" ".join([name, *texts]), "it looks for the script elsewhere")
         case "hash" if any(re.match(r"-[a-z]*p", text) for text in texts):
             state.mark_unclear(" ".join([name, *texts]), "it replaces a program by another")
         case "enable" if any(text.startswith("-") for text in texts):

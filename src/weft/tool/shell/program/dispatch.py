@@ -14,6 +14,7 @@ from weft.tool.shell.program.files import (
     examine_fd,
     examine_find,
     examine_make,
+    examine_pax,
     examine_tar,
     examine_unzip,
     examine_vim,
@@ -70,7 +71,8 @@ _EXAMINERS: Final[dict[str, Examine]] = {
 _INPUT_EXAMINERS: Final[dict[str, ExamineWithInput]] = {
     **dict.fromkeys(("vim", "vi", "nvim", "view", "ex", "ed", "gvim", "vimdiff"), examine_vim),
     **dict.fromkeys(("emacs", "emacsclient"), examine_emacs),
-    **dict.fromkeys(("cpio", "pax", "bsdcpio"), examine_cpio),
+    **dict.fromkeys(("cpio", "bsdcpio"), examine_cpio),
+    "pax": examine_pax,
     "zip": examine_zip,
     "sftp": examine_sftp,
     "sqlite3": examine_sqlite,

@@ -30,9 +30,7 @@ _TAR_VALUE_OPTIONS: Final = split_names(
     " --pax-option --suffix --owner-map --group-map --exclude-tag --exclude-tag-all --exclude-tag-under --exclude-ignore"
     " --exclude-ignore-recursive --quoting-style --quote-chars --set-mtime-command -g -V -K -N -L -H"
 )
-_OLD_TAR_VALUE_LETTERS: Final = frozenset(
-    option[1] for option in _TAR_VALUE_OPTIONS if not option.startswith("--")
-)
+_GNU_TAR_LETTERS: Final = split_names("-g -V -K -N -L -H")
 _ZIP_VALUE_OPTIONS: Final = split_names(
     "-x -i -b -n -t -tt -TT -O -P -Z -s -ds -lf --exclude --include --temp-path --suffixes --from-date --before-date --unzip-command"
     " --output-file --password --compression-method --split-size --dot-size --logfile-path"
@@ -52,9 +50,18 @@ def examine_tar(arguments: Fields, state: ShellState) -> ProgramEffects:
         text = " ".join(["tar", *(field.text for field in arguments)])
         state.mark_unclear(text, "its first word says what tar does")
         return ProgramEffects(may_write=True)
-    if arguments and not arguments[0].text.startswith("-"):
-        arguments = _split_old_options(arguments)
-    parsed = parse_arguments(arguments, _TAR_VALUE_OPTIONS)
+    may_write = False
+    # On macOS, tar is bsdtar, which takes no value for some letters.
+    for value_options in (_TAR_VALUE_OPTIONS, _TAR_VALUE_OPTIONS - _GNU_TAR_LETTERS | {"-s"}):
+        split = arguments
+        if arguments and not arguments[0].text.startswith("-"):
+            split = _split_old_options(arguments, value_options)
+        may_write |= _examine_tar_options(split, parse_arguments(split, value_options), state)
+    return ProgramEffects(may_write=may_write)
+
+
+def _examine_tar_options(arguments: Fields, parsed: ParsedArguments, state: ShellState) -> bool:
+    """Note what tar does with these options. Return True if it may write."""
     text = " ".join(["tar", *(field.text for field in arguments)])
     if parsed.has("-M", "--multi-volume"):
         state.mark_unclear(text, "it takes commands from its input")
@@ -81,16 +88,16 @@ def examine_tar(arguments: Fields, state: ShellState) -> ProgramEffects:
         _touch_unpacked(parsed.values("-C", "--directory", "--one-top-level"), state)
     elif not lists:
         _touch_packed(parsed, state)
-    return ProgramEffects(may_write=bool(written) or not lists)
+    return bool(written) or not lists
 
 
-def _split_old_options(arguments: Fields) -> Fields:
+def _split_old_options(arguments: Fields, value_options: frozenset[str]) -> Fields:
     """Split the options of `tar xfC file directory`, whose values follow in their order."""
     parts: list[Field] = []
     values = list(reversed(arguments[1:]))
     for char in arguments[0].text:
         parts.append(Field(f"-{char}"))
-        if char in _OLD_TAR_VALUE_LETTERS and values:
+        if f"-{char}" in value_options and values:
             parts.append(values.pop())
     return (*parts, *reversed(values))
 
@@ -101,7 +108,7 @@ def _touch_packed(parsed: ParsedArguments, state: ShellState) -> None:
     for field in parsed.words:
         # bsdtar adds the content of an archive for `@archive`.
         packed = field.ending(field.text[1:]) if field.text.startswith("@") else field
-        state.touch_all(packed, "read", links=parsed.has("-h", "--dereference"))
+        state.touch_all(packed, "read", links=parsed.has("-h", "-L", "--dereference"))
         if parsed.has("--remove-files"):
             state.touch_all(packed, "write")
     if parsed.has("-T", "--files-from"):
@@ -167,16 +174,24 @@ def examine_unzip(arguments: Fields, state: ShellState) -> ProgramEffects:
 
 
 def examine_cpio(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
-    """Examine cpio or pax, which read the names of files from their input."""
-    parsed = parse_arguments(
-        arguments,
-        split_names(
-            "-f -F -I -O -E -H -R -D -C -M -s -x -b --file --directory --rsh-command --pattern-file --format --owner --message"
-        ),
-    )
+    """Examine cpio, which reads the names of files from its input."""
+    options = "-F -I -O -E -H -R -D -C -M --file --directory --rsh-command --pattern-file --format --owner --message"
+    parsed = parse_arguments(arguments, split_names(options))
+    return _examine_listed(parsed, state, stdin, copies=parsed.has("-p", "--pass-through"))
+
+
+def examine_pax(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
+    """Examine pax, which reads the names of files from its input, too."""
+    parsed = parse_arguments(arguments, split_names("-b -B -f -o -p -s -x -E -G -T -U"))
+    return _examine_listed(parsed, state, stdin, copies=parsed.has("-r") and parsed.has("-w"))
+
+
+def _examine_listed(
+    parsed: ParsedArguments, state: ShellState, stdin: StreamContent | None, *, copies: bool
+) -> ProgramEffects:
     for field in parsed.words:
         state.touch_all(field, "read")
-    if parsed.has("-p", "--pass-through") or (parsed.has("-r") and parsed.has("-w")):
+    if copies:
         for field in parsed.words[-1:]:
             state.touch_all(field, "write")
     for field in parsed.values("-O", "-F", "-f", "--file"):
@@ -426,7 +441,9 @@ def examine_make(arguments: Fields, state: ShellState) -> ProgramEffects:
     parsed = parse_arguments(arguments, _MAKE_VALUE_OPTIONS)
     for field in (*parsed.words, *parsed.values("-j", "-l")):
         name, equals, value = field.text.partition("=")
-        if equals and (name.endswith("!") or _MAKE_FUNCTION.search(f"{name} {value}")):
+        if equals and (
+            name.endswith("!") or name.startswith(".") or _MAKE_FUNCTION.search(f"{name} {value}")
+        ):
             state.mark_unclear(f"make {field.text}", "make runs what the value of a variable says")
     for field in parsed.values("--eval", "-E"):
         state.mark_unclear(f"make --eval {field.text}", "the code that make is given to run cannot be judged")

@@ -127,6 +127,8 @@ _LOOKING_AT_PATCH: Final = (
     "--skip",
     "--show-current-patch",
 )
+# A file that acts by itself.
+_ACTING_NAME: Final = re.compile(r"(?:^|/)(?:\.git|\.opencode|opencode\.jsonc?)(?:/|$)")
 # A word whose beginning is unknown, except the output of git itself, which is a name or a number.
 _UNKNOWN_WORD: Final = re.compile(
     rf"{UNKNOWN_START}(?!\"?\$\(git (?:rev-parse|merge-base|describe|branch|symbolic-ref|rev-list|tag|log|config|ls-files|diff|stash)\b)"
@@ -157,14 +159,18 @@ def examine_git(arguments: Fields, state: ShellState) -> ProgramEffects:
 
 def _examine_elsewhere(parsed: ParsedArguments, state: ShellState) -> None:
     """Note the files that `git -C directory` uses there."""
-    directories = parsed.values("-C")
+    directories = parsed.values("-C", "--work-tree")
     before = state.cwds
+    if parsed.words[0].text not in _READ_ONLY_SUBCOMMANDS:
+        for directory in parsed.values("--work-tree"):
+            if state.resolve_roots(directory) != state.cwds:
+                state.touch(directory, "write")
     for directory in directories:
         if not directory.is_known or state.cwds is None:
             state.cwds = None
             break
         state.cwds = tuple(os.path.normpath(os.path.join(cwd, directory.text)) for cwd in state.cwds)
-    if directories and not any(field.text == "-C" for field in parsed.words[:1]):
+    if directories:
         examine_git(parsed.words, state)
     state.cwds = before
 
@@ -293,7 +299,8 @@ def _touch_files(
         case _ if verb in _WRITING_SUBCOMMANDS:
             for field in parsed.words:
                 _touch_existing(field, state)
-            for field in after_dashes:
+            named = [field for field in parsed.words if verb == "mv" or _ACTING_NAME.search(field.text)]
+            for field in (*named, *after_dashes):
                 state.touch(field, "write")
         case _:
             pass
@@ -306,6 +313,9 @@ def _touch_made(verb: str, parsed: ParsedArguments, state: ShellState) -> None:
     if verb == "submodule" and not any(field.text == "add" for field in parsed.words[:1]):
         return
     places = parsed.words if verb == "init" else parsed.words[1:]
+    if verb == "worktree" and any(field.text == "move" for field in parsed.words[:1]):
+        for field in places:
+            state.touch(field, "write")
     if verb in ("bundle", "worktree") and not any(
         field.text in ("create", "unbundle", "add", "move", "remove") for field in parsed.words[:1]
     ):

@@ -93,6 +93,10 @@ def _is_path(text: str, state: ShellState) -> bool:
 
 
 _SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "posh"})
+_BASH_LONG_OPTIONS: Final = split_names(
+    "debug debugger dump-po-strings dump-strings help init-file login noediting noprofile norc posix pretty-print protected rcfile"
+    " restricted verbose version wordexp"
+)
 _FOREIGN_LANGUAGES: Final = split_names(
     "fish nu csh tcsh pwsh powershell elvish xonsh osascript expect tclsh wish ipython julia groovy scala elixir iex erl"
     " ghc ghci clojure clj racket guile sbcl ocaml R mongo mongosh m4 bc dc"
@@ -152,20 +156,25 @@ def _make_interpreter(
     )
 
 
-_PYTHON: Final = _make_interpreter("-c", "-W -X", modules="-m")
+_PYTHON: Final = _make_interpreter("-c", "-W -X --check-hash-based-pycs", modules="-m")
 _PERL: Final = _make_interpreter("-e -E", "-I", loads="-M -m", backticks_run=True)
-_RUBY: Final = _make_interpreter("-e", "-I -E -C -X -x", "-r", backticks_run=True)
+_RUBY: Final = _make_interpreter("-e", "-I -E -C -X", "-r", backticks_run=True)
 _NODE: Final = _make_interpreter(
     "-e -p --eval --print",
-    "-C",
-    "-r --require --import --loader --experimental-loader --env-file --env-file-if-exists",
+    "-C -O --compiler-options",
+    "-r --require --preload --import --loader --experimental-loader --env-file --env-file-if-exists",
     writes="--redirect-warnings --tls-keylog --cpu-prof-dir --heap-prof-dir --diagnostic-dir --report-directory --report-dir"
     " --report-filename --logfile --localstorage-file --trace-event-file-pattern --test-reporter-destination"
     " --experimental-sea-config --build-snapshot-config --cpu-prof-name --heap-prof-name --snapshot-blob --redirect-code-traces-to"
     " --turbo-profiling-output --trace-turbo-path --trace-turbo-file-prefix --perf-prof-path",
 )
-_PHP: Final = _make_interpreter("-r -B -R -E", "-d -c -t -S -z", "-f -F", backticks_run=True)
-_LUA: Final = _make_interpreter("-e", files="-l")
+_PHP: Final = _make_interpreter(
+    "-r -B -R -E --run --process-begin --process-code --process-end",
+    "-d -c -t -S -z --define --zend-extension --php-ini --server --docroot",
+    "-f -F --file --process-file",
+    backticks_run=True,
+)
+_LUA: Final = _make_interpreter("-e", "-j", files="-l")
 _R: Final = _make_interpreter("-e", files="-f")
 _INTERPRETERS: Final = {
     "pypy": _PYTHON, "perl": _PERL, "ruby": _RUBY, "node": _NODE, "nodejs": _NODE, "bun": _NODE,
@@ -203,6 +212,8 @@ def _examine_shell(
     has_command = is_interactive = False
     while remaining and (remaining[0].text.startswith(("-", "+")) and remaining[0].text not in _STDIN_PATHS):
         option = remaining.pop(0).text
+        if option[1:] in _BASH_LONG_OPTIONS:  # bash takes them with one dash as well
+            option = f"-{option}"
         if option == "--":
             break
         if option in ("--rcfile", "--init-file", "-o", "+o", "-O", "+O") and remaining:
@@ -210,6 +221,8 @@ def _examine_shell(
             if option.startswith("--"):
                 state.touch(value, "read")
         elif not option.startswith("--"):
+            # Each `o` takes a word, as in `bash -euo pipefail -c …`.
+            del remaining[: len(re.findall("[oO]", option))]
             has_command |= "c" in option and option.startswith("-")
             is_interactive |= "i" in option and option.startswith("-")
             # With `-s`, the words are arguments and the script comes from the input.
@@ -264,8 +277,8 @@ def _examine_foreign(
 
 def _examine_deno(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
     words = [field for field in arguments if not field.text.startswith("-")]
-    if words and words[0].text == "eval":
-        for field in words[1:]:  # one of them may be the value of an option
+    if any(field.text == "eval" for field in words[:2]):
+        for field in words:  # some of them may be values of options
             _examine_code_field(field, state, backticks_run=False)
     if stdin is not None and (not words or words[0].text in ("repl", "run")):
         _examine_input("deno", _NODE, state, stdin)
@@ -279,16 +292,25 @@ def _examine_arguments(
     last_options = language.modules | (language.code if language.modules else frozenset())
     if language is _NODE:
         arguments = tuple(
-            Field("-e") if field.text == "-pe" else _hyphenate_option(field) for field in arguments
+            Field("-e") if field.text == "-pe" else _hyphenate_option(field)
+            for field, after in zip(arguments, (*arguments, Field(""))[1:], strict=True)
+            if field.text not in ("-p", "--print") or not after.text.startswith("-")
         )
     parsed = parse_arguments(arguments, language.value_options, until_word=True, last_options=last_options)
     code, words = parsed.values(*language.code), parsed.words
+    before = arguments[-len(words) - 1].text if words and len(arguments) > len(words) else ""
+    if re.fullmatch(r"--[\w-]+", before) and before not in language.value_options:
+        # The first word may be the value of this option.
+        has_no_input = _VALUELESS_OPTION.fullmatch(before) is not None
+        _examine_arguments(name, language, words[1:], state, None if has_no_input else stdin)
     if any(field.text in _CODE_MODULES for field in parsed.values(*language.modules)):
         code = [*code, *words]
     for field in code:
         _examine_code_field(field, state, backticks_run=language.backticks_run)
     for field in parsed.values(*language.files):
         state.touch(field, "read")
+        if re.match(r"data:|https?:", field.text):
+            state.mark_unclear(f"{name} {field.text}", "it runs the code of an address")
     for field in parsed.values(*language.loads):
         _examine_code_field(field, state, backticks_run=language.backticks_run)
     for field in parsed.values(*language.writes):
@@ -327,6 +349,13 @@ def _touch_perl_files(
             touch_backups(field, suffixes, state)
 
 
+# Long options of node that never take the next word.
+_VALUELESS_OPTION: Final = re.compile(
+    r"--(?:inspect(?:-brk|-wait)?|watch|test|trace-\w+|experimental-[\w-]+|no-[\w-]+|enable-[\w-]+|expose-[\w-]+|harmony[\w-]*"
+    r"|preserve-[\w-]+|throw-\w+|check|interactive|pending-deprecation|prof|cpu-prof|heap-prof|smol|bun|hot|silent|vanilla|slave)"
+)
+
+
 def _hyphenate_option(field: Field) -> Field:
     """Write a long option of node with hyphens. It takes underscores as well."""
     option, equals, value = field.text.partition("=")
@@ -338,7 +367,7 @@ def _hyphenate_option(field: Field) -> Field:
 def _examine_options(language: Interpreter, parsed: ParsedArguments, state: ShellState) -> None:
     """Note options of an interpreter that load a library, or go to another directory."""
     if language is _PHP:
-        for field in parsed.values("-z", "-d"):
+        for field in parsed.values("-z", "-d", "--define", "--zend-extension"):
             if not _HARMLESS_PHP_SETTING.match(field.text):
                 state.mark_unclear(f"php -d {field.text}", "a setting of PHP may load or write a file")
     if language is _RUBY:

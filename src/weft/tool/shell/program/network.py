@@ -108,6 +108,7 @@ def _touch_sent(field: Field, state: ShellState) -> None:
         state.touch(Field(path.partition(";")[0]), "read")
     elif "=<" in field.text:
         state.touch(Field(field.text.partition("=<")[2]), "read")
+        state.touch(Field(field.text.partition("=<")[2].partition(";")[0].strip().strip('"')), "read")
 
 
 def _touch_form(field: Field, state: ShellState) -> None:
@@ -352,6 +353,13 @@ _CONTAINER_VALUE_OPTIONS: Final = _CONTAINER_WRITING_OPTIONS | split_names(
 _SAVING_VERBS: Final = split_names("save export build buildx image container sbom")
 
 
+_CONTAINER_FLAGS: Final = split_names(
+    "--rm --init --privileged --detach --interactive --tty --read-only --publish-all --no-healthcheck --oom-kill-disable --quiet"
+    " --help --all --all-namespaces --follow --force --no-cache --pull --watch --version --tls --tlsverify --debug --tail --since"
+    " --disable-content-trust --sig-proxy --no-trunc --env-host --replace --tls-verify --no-hosts --insecure-skip-tls-verify --stdin"
+)
+
+
 def _touch_container_files(name: str, verb: str, parsed: ParsedArguments, state: ShellState) -> None:
     """Note the files that options of a container client write and read."""
     for field in parsed.values(*_CONTAINER_WRITING_OPTIONS):
@@ -376,12 +384,13 @@ def _touch_container_files(name: str, verb: str, parsed: ParsedArguments, state:
 
 def examine_container(name: str, arguments: Fields, state: ShellState) -> ProgramEffects:
     """Examine a container client. A command in the container sees other files, so only the mounted ones matter."""
-    parsed = parse_arguments(arguments, _CONTAINER_VALUE_OPTIONS, until_word=True)
+    # Every other long option takes a value.
+    long_options = frozenset(field.text for field in arguments if re.fullmatch(r"--\w[\w-]*", field.text))
+    all_options = _CONTAINER_VALUE_OPTIONS | (long_options - _CONTAINER_FLAGS)
+    parsed = parse_arguments(arguments, all_options, until_word=True)
     verb = parsed.words[0].text if parsed.words else ""
     # With `docker run`, `-t` takes no value.
-    value_options = _CONTAINER_VALUE_OPTIONS | (
-        frozenset({"-t"}) if verb in ("build", "buildx") else frozenset()
-    )
+    value_options = all_options | (frozenset({"-t"}) if verb in ("build", "buildx") else frozenset())
     verb_parsed = parse_arguments(
         parsed.words[1:], value_options, until_word=verb in ("run", "exec", "create")
     )

@@ -121,7 +121,7 @@ gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 unlz4 compress uncompress | pa
 shuf | read || --input-range --head-count >--output -n -i <--random-source >-o
 xmllint | read || --xpath <--schema <--relaxng <--schematron >--output >-o <--dtdvalid --dtdvalidfpi --encode --pattern --pretty --maxmem --path
 ping6 traceroute | none
-openssl | none || <-in <-inkey >-out >-keyout >-writerand >-keylogfile >-sess_out >-msgfile >-respout >-reqout >-certsout >-outcerts >-outdir >-CAserial >-newkeyout >-certout >-chainout >-cacertsout >-extracertsout >-crlout >-rspout >-signer <-early_data <-rand <-cert <-key <-sign <-signkey <-CA <-CAkey <-CAfile <-CApath <-certfile <-config <-kfile !-engine !-provider-path !-pre !-post -subj -connect -servername -pass -passin -passout -k -K -iv -days -set_serial -newkey -addext -nameopt
+openssl | none || <-in <-inkey >-out >-keyout >-writerand >-keylogfile >-sess_out >-msgfile >-respout >-reqout >-certsout >-outcerts >-outdir >-CAserial >-newkeyout >-certout >-chainout >-cacertsout >-extracertsout >-crlout >-rspout <>-signer <-early_data <-rand <-cert <-key <-sign <-signkey <-CA <-CAkey <-CAfile <-CApath <-certfile <-config <-kfile !-engine !-provider-path !-pre !-post -subj -connect -servername -pass -passin -passout -k -K -iv -days -set_serial -newkey -addext -nameopt
 man | none || !-P !--pager !-H !--html !-X !--gxditview !-T !--troff-device !-C !--config-file <-l --local-file -s -S -M -m -L -e -r -R -E -p
 info | none || >-o >--output >--dribble <-f <--file !--restore !--init-file -n --node -k -d
 tldr | none || <-r <--render
@@ -249,7 +249,7 @@ _SEARCHING_PROGRAMS: Final = frozenset({"rg", "ag", "ack"})
 _HIDDEN_OPTIONS: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted", "--type-add")
 # Names that a glob of ripgrep may select although they begin with a dot.
 _HIDDEN_EXAMPLES: Final = (".env", ".env.local", ".env.production")
-_CHMOD_MODE: Final = tuple(f"-{char}" for char in "rwxXstugoa,=+01234567")
+_CHMOD_MODE: Final = tuple(f"-{char}" for char in "rwxXstugoa,=+01234567NECiI")
 _RECURSIVE_OPTIONS: Final = ("-r", "-R", "-a", "--recursive", "--archive")
 # With `@`, these read options from a file.
 _OPTION_FILE_PROGRAMS: Final = frozenset({"nm", "objdump", "readelf", "size", "strings", "otool"})
@@ -299,6 +299,8 @@ def _touch_options(name: str, parsed: ParsedArguments, program: ProgramEntry, st
             state.touch(unknown_field(f"files named in {value.text}"), "read")
         elif option in program.writing_options:
             touch_written([value], state, recursive=False)
+            if option in program.reading_options:
+                state.touch(value, "read")
         elif option in program.reading_options:
             state.touch(value, "read")
         elif option not in program.value_options:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from weft.model.permission import UNKNOWN_START, mark_unknown
@@ -91,7 +92,7 @@ unshare 0
 nsenter 0 -t -S -G --target
 chroot 1 --userspec --groups
 gdb 0 -ex -x -iex -ix -p -cd -d
-perf 1 -e -o -p -t -F -r -I -x -C -G --output --pre --post --objdump --addr2line
+perf 1 -e -o -p -t -F -r -C -G --output --pre --post --objdump --addr2line
 hyperfine 0 -w -r -m -M -p -c -n -s -S -C -P -D -L -u --warmup --runs --min-runs --max-runs --export-json --export-markdown --export-csv --export-asciidoc --export-orgmode --prepare --cleanup --setup --conclude --shell --input --output --parameter-list --parameter-scan --time-unit --style --reference
 entr 0
 flock 1 -w -E -c --wait --timeout --conflict-exit-code --command
@@ -106,11 +107,26 @@ _WRAPPERS: Final = {
 _RUNNERS: Final = {
     "uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run", "hatch": "run", "rye": "run", "pixi": "run",
     "bundle": "exec", "npm": "exec", "pnpm": "exec", "yarn": "exec", "conda": "run", "mamba": "run", "mise": "exec",
-    "asdf": "exec", "rbenv": "exec", "pyenv": "exec", "dotnet": "exec", "devbox": "run", "pipx": "run", "op": "run",
+    "bun": "run", "asdf": "exec", "rbenv": "exec", "pyenv": "exec", "dotnet": "exec", "devbox": "run", "pipx": "run", "op": "run",
 }  # fmt: skip
+# Elsewhere, these take no value.
+_RUNNER_LETTERS: Final = {
+    **dict.fromkeys(("conda", "mamba"), split_names("-n -p")),
+    **dict.fromkeys(("uv", "pdm", "npm", "pnpm"), frozenset({"-p"})),
+}
 _RUNNER_VALUE_OPTIONS: Final = split_names(
-    "-n -p --name --prefix --with --from --python --package --extra --group --env-file --directory --project --cwd --only-group"
+    "--name --prefix --with --from --python --package --extra --group --env-file --directory --project --cwd --only-group"
     " --no-group --with-editable --with-requirements --index --index-url"
+)
+# The names of GNU programs where other programs have theirs.
+_GNU_PROGRAMS: Final = frozenset(
+    f"g{name}"
+    for name in split_names(
+        "b2sum base32 base64 basenc cat chgrp chmod chown cksum comm csplit cut date dd df dir du env expand fmt fold head join link"
+        " ls md5sum mkdir mkfifo mknod mktemp nice nl nohup od paste pr ptx readlink realpath rm rmdir sha1sum sha224sum sha256sum"
+        " sha384sum sha512sum shred shuf sort split stat stdbuf sum tac tail tee touch tr truncate tsort unexpand uniq unlink wc"
+        " grep egrep fgrep xargs diff diff3 sdiff cmp patch time"
+    )
 )
 WRAPPERS: Final = frozenset(_WRAPPERS) | split_names("env xargs")
 # These write files themselves: the program that they download, or what they record of the one that they run.
@@ -129,6 +145,8 @@ def unwrap_command(argv: Fields, state: ShellState, stdin: StreamContent | None)
     match name:
         case "env":
             return _unwrap_env(arguments, state, stdin)
+        case _ if name in _GNU_PROGRAMS:
+            return [InnerCommand(fields=(Field(name[1:]), *arguments), stdin=stdin)]
         case "xargs":
             return _unwrap_xargs(arguments, state, stdin)
         case "parallel":
@@ -223,7 +241,9 @@ def _unwrap_su(arguments: Fields, state: ShellState, stdin: StreamContent | None
             state.mark_unclear(f"su -s {field.text}", "it runs another program than a shell")
     if not scripts and stdin is not None:
         return [InnerCommand(fields=(Field("sh"),), stdin=stdin)]
-    return [InnerScript(text=field.text) for field in scripts]
+    # What follows two dashes is for the shell.
+    after = [field for before, field in pairwise(parsed.words) if re.fullmatch(r"-\w*c", before.text)]
+    return [InnerScript(text=field.text) for field in (*scripts, *after)]
 
 
 def _parse_options(
@@ -415,7 +435,7 @@ def _unwrap_parallel(arguments: Fields, state: ShellState, stdin: StreamContent 
             "-j -n -N -I -a -S -C --jobs --colsep --delay --arg-file --results --joblog --sshlogin --sshloginfile --slf --tmpdir --wd --workdir"
             " --basefile --bf --timeout --retries --halt --block --env --ssh --limit --rpl --compress-program --decompress-program"
             " --profile -J --recstart --recend --arg-sep --arg-file-sep --tagstring --transferfile --tf --return --trc --memfree --load"
-            " --nice --colour --template --tmpl --shell-quote --sql --sqlmaster --sqlworker --sqlandworker --filter"
+            " --nice --template --tmpl --sql --sqlmaster --sqlworker --sqlandworker --filter"
         ),
         until_word=True,
     )
@@ -531,10 +551,11 @@ def _examine_ssh(arguments: Fields, state: ShellState) -> list[Inner]:
 def _unwrap_runner(
     name: str, arguments: Fields, state: ShellState, stdin: StreamContent | None
 ) -> list[Inner] | None:
-    parsed = parse_arguments(arguments, _RUNNER_VALUE_OPTIONS, until_word=True)
+    value_options = _RUNNER_VALUE_OPTIONS | _RUNNER_LETTERS.get(name, frozenset())
+    parsed = parse_arguments(arguments, value_options, until_word=True)
     if len(parsed.words) <= 1 or parsed.words[0].text not in (_RUNNERS[name], "dlx", "x"):
         return None
-    inner = parse_arguments(parsed.words[1:], _RUNNER_VALUE_OPTIONS | {"-c"}, until_word=True)
+    inner = parse_arguments(parsed.words[1:], value_options | {"-c"}, until_word=True)
     for each in (parsed, inner):
         for field in each.values("--env-file"):
             state.touch(field, "read")
@@ -542,4 +563,7 @@ def _unwrap_runner(
             state.touch(field, "look")
             state.mark_unclear(f"{name} --directory {field.text}", "it runs in another directory")
     scripts: list[Inner] = [InnerScript(text=field.text) for field in inner.values("-c", "--call")]
-    return [*scripts, *([InnerCommand(fields=inner.words, stdin=stdin)] if inner.words else [])]
+    words = inner.words
+    if name == "hatch" and words:  # `hatch run environment:command`
+        words = (words[0].ending(words[0].text.rpartition(":")[2]), *words[1:])
+    return [*scripts, *([InnerCommand(fields=words, stdin=stdin)] if words else [])]
