@@ -279,7 +279,8 @@ def _examine_deno(arguments: Fields, state: ShellState, stdin: StreamContent | N
     words = [field for field in arguments if not field.text.startswith("-")]
     if any(field.text == "eval" for field in words[:2]):
         for field in words:  # some of them may be values of options
-            _examine_code_field(field, state, backticks_run=False)
+            if field.text != "eval":
+                _examine_code_field(field, state, backticks_run=False)
     if stdin is not None and (not words or words[0].text in ("repl", "run")):
         _examine_input("deno", _NODE, state, stdin)
     return []

@@ -46,6 +46,8 @@ def examine_curl(arguments: Fields, state: ShellState) -> ProgramEffects:
     parsed = parse_arguments(arguments, _CURL_VALUE_OPTIONS)
     for field in parsed.values(*_CURL_READING_OPTIONS):
         _touch_alternatives(field, state)
+    for field in parsed.values("-E", "--cert", "--proxy-cert"):  # a password may follow
+        state.touch(Field(field.text.partition(":")[0]), "read")
     for field in parsed.values("--variable"):
         state.touch(Field(field.text.partition("@")[2]), "read")
     if any(option.startswith("--expand-") for option, _ in parsed.options):

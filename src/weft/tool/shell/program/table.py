@@ -88,7 +88,7 @@ column | read || -s -o -c -N -O -R -H -T --separator --output-separator --table-
 diff cmp colordiff diff3 sdiff | read || !--diff-program >--output <--from-file <--to-file <-S <--starting-file -D -C -U -I ?-x -F ?-W ?-i ?-n -j >-o <-X --exclude <--exclude-from --label -L --width --palette
 grep egrep fgrep rgrep zgrep bzgrep xzgrep | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -D -d --directories --max-count --include --exclude --exclude-dir <--exclude-from --label --after-context --before-context ?--context
 rg | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre !--hostname-bin !--pager !--output *--files-from --pre-glob --type-add ^--files ^--type-list <--ignore-file
-ag | read | 1 | ^-g -A -B -C -G -m -W --file-search-regex --max-count --width --depth --ignore --ignore-dir --workers <-p <--path-to-ignore !--pager
+ag | read | 1 | ^-g ?-A ?-B ?-C -G -m -W --file-search-regex --max-count --width --depth --ignore --ignore-dir --workers <-p <--path-to-ignore !--pager
 ack | read | 1 | ^--match ^--lines -A -B -m -t -T --type --type-add --type-set --type-del --max-count --ignore-dir --ignore-file !--ackrc !--pager !--output *--files-from
 jq gojq jaq | read | 1 | ^<-f ^<--from-file -L --library-path --indent --arg --argjson --slurpfile --rawfile
 yq | read | 1 | -o -p -s -f -w --split-exp <--split-exp-file ^<--from-file ^--expression --output-format --input-format --front-matter --width --indent -I
