@@ -15,11 +15,16 @@ from weft.model.permission import UNKNOWN_END, UNKNOWN_START, mark_unknown
 
 
 class FileListing(Struct, frozen=True, kw_only=True):
-    """The names of files that a program prints: all files below `roots` that match `name`, dot files only if `hidden`."""
+    """The names of files that a program prints: all files below `roots` that match `name`, dot files only if `hidden`.
+
+    Names that match a pattern of `excluded` are left out. With `follow`, files in the directories that links lead to are included.
+    """
 
     roots: tuple[str, ...]
     name: str | None = None
     hidden: bool = True
+    excluded: tuple[str, ...] = ()
+    follow: bool = False
 
 
 class Number(Enum):

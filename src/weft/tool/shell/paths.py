@@ -155,9 +155,11 @@ def find_sensitive(listing: FileListing, *, links: bool, follow: bool = False) -
 
     The search is bounded. With `follow`, it includes the directories that links lead to.
     """
+    follow = follow or listing.follow
     with suppress(_TooManyError):
         for path, name, is_link in _walk(listing, _SKIPPED_DIRECTORIES, follow=follow):
-            if (is_secret(name) or (links and is_link)) and _matches_listing(name, listing):
+            is_elsewhere = listing.follow and not any(is_within(path, root) for root in listing.roots)
+            if (is_secret(name) or is_elsewhere or (links and is_link)) and _matches_listing(name, listing):
                 yield path
 
 
@@ -165,7 +167,7 @@ def list_files(listing: FileListing) -> list[str] | None:
     """Return the files of a listing, or None if there are too many."""
     paths = []
     try:
-        for path, name, _ in _walk(listing, frozenset()):
+        for path, name, _ in _walk(listing, frozenset(), follow=listing.follow):
             if _matches_listing(name, listing):
                 paths.append(path)
     except _TooManyError:
@@ -178,6 +180,8 @@ class _TooManyError(Exception):
 
 
 def _matches_listing(name: str, listing: FileListing) -> bool:
+    if any(fnmatchcase(name, pattern) for pattern in listing.excluded):
+        return False
     # `find` interprets backslashes in a pattern, and a hole in it may match anything.
     if listing.name is None or not {"\\", UNKNOWN_START}.isdisjoint(listing.name):
         return True

@@ -21,8 +21,9 @@ _ARITHMETIC_BUILTINS: Final = split_names("let unset test [ declare typeset loca
 # Options of the shell that change how the rest of the command is read.
 _REINTERPRETING_OPTIONS: Final = split_names(
     "expand_aliases dotglob extglob globstar nullglob failglob sourcepath cdable_vars autocd lastpipe nocaseglob"
-    " allexport physical"
+    " allexport physical histexpand"
 )
+_HISTORY_EXPANDING: Final = re.compile(r"-[A-Za-z]*H[A-Za-z]*")
 
 
 def examine_builtin(name: str, arguments: Fields, state: ShellState) -> bool:
@@ -40,15 +41,20 @@ def examine_builtin(name: str, arguments: Fields, state: ShellState) -> bool:
         case "popd":
             state.add_directories(state.visited)
         case "source" | ".":
-            for field in arguments[:1]:
+            parsed = parse_arguments(arguments, frozenset({"-p"}), until_word=True)
+            for field in (*parsed.words[:1], *(arguments[:1] if parsed.options else ())):
                 _source(field, state)
-        case "hash" if "-p" in texts:
+            if parsed.options:
+                state.mark_unclear(" ".join([name, *texts]), "it looks for the script elsewhere")
+        case "hash" if any(re.match(r"-[a-z]*p", text) for text in texts):
             state.mark_unclear(" ".join([name, *texts]), "it replaces a program by another")
         case "enable" if any(text.startswith("-") for text in texts):
             state.mark_unclear(" ".join([name, *texts]), "it changes what the shell's own commands do")
         case "complete" | "compgen" | "bind" | "zmodload" | "autoload" | "zle" | "precmd":
             state.mark_unclear(" ".join([name, *texts]), "it makes something run later")
-        case "shopt" | "setopt" | "set" if not _REINTERPRETING_OPTIONS.isdisjoint(texts):
+        case "shopt" | "setopt" | "set" if not _REINTERPRETING_OPTIONS.isdisjoint(texts) or (
+            name == "set" and any(map(_HISTORY_EXPANDING.fullmatch, texts))
+        ):
             state.mark_unclear(" ".join([name, *texts]), "it changes how the rest is read")
         case _:
             return False

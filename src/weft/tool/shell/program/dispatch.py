@@ -14,6 +14,7 @@ from weft.tool.shell.program.files import (
     examine_fd,
     examine_find,
     examine_make,
+    examine_pax,
     examine_tar,
     examine_unzip,
     examine_vim,
@@ -41,8 +42,8 @@ from weft.tool.shell.program.table import (
     find_unknown_option,
     only_reads,
     touch_files,
-    touch_paths,
 )
+from weft.tool.shell.program.touches import touch_paths
 from weft.tool.shell.program.wrappers import DETACHING_PROGRAMS, WRAPPERS, WRITING_WRAPPERS, unwrap_command
 from weft.tool.shell.state import ShellState, StreamContent
 
@@ -70,7 +71,8 @@ _EXAMINERS: Final[dict[str, Examine]] = {
 _INPUT_EXAMINERS: Final[dict[str, ExamineWithInput]] = {
     **dict.fromkeys(("vim", "vi", "nvim", "view", "ex", "ed", "gvim", "vimdiff"), examine_vim),
     **dict.fromkeys(("emacs", "emacsclient"), examine_emacs),
-    **dict.fromkeys(("cpio", "pax", "bsdcpio"), examine_cpio),
+    **dict.fromkeys(("cpio", "bsdcpio"), examine_cpio),
+    "pax": examine_pax,
     "zip": examine_zip,
     "sftp": examine_sftp,
     "sqlite3": examine_sqlite,
@@ -158,5 +160,10 @@ def _examine_by_table(name: str, arguments: Fields, state: ShellState) -> None:
 
 
 def _is_pager_command(text: str) -> bool:
-    """Return True for an option that makes a pager run a command. `+10` and `+/words` only move to a place."""
+    """Return True for an option that makes a pager run a command. `+10` and `+/words` only move to a place.
+
+    After a dollar sign or the end of a line, another option or command may follow.
+    """
+    if "\n" in text or re.match(r"-[^$]+\$.", text):
+        return True
     return text.startswith("+") and re.fullmatch(r"\+(?:\d+g?|[GF]|/[^\n]*)?", text) is None

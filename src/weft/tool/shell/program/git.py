@@ -1,5 +1,6 @@
 """Examine git, whose subcommands and settings may run other programs."""
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -63,6 +64,7 @@ _VALUE_OPTIONS: Final = split_names(
     " --setup --commit-filter --parent-filter --tag-name-filter --subdirectory-filter --strategy --author --date --since"
     " --until --after --before --grep --format --pretty --max-count --reference --contents --signature-file"
     " --pathspec-from-file --ignore-revs-file --add-file --import-marks --import-marks-if-exists --export-marks"
+    " --export-pack-edges --remote --reference-if-able --prefix"
 )
 # The same for some subcommands alone.
 _OWN_VALUE_OPTIONS: Final = {
@@ -100,6 +102,12 @@ _READING_LETTERS: Final = {
     "commit": ("-t", "--template"),
 }
 
+# Subcommands with which `-o` names a file or directory that is written.
+_WRITING_LETTER_SUBCOMMANDS: Final = split_names(
+    "archive format-patch bugreport diagnose mailsplit index-pack multi-pack-index"
+)
+# Subcommands that change a file that they are given by name.
+_REWRITING_SUBCOMMANDS: Final = split_names("merge-file mailinfo interpret-trailers")
 # Subcommands that run programs named in the settings.
 _RUNNING_SUBCOMMANDS: Final = split_names(
     "difftool mergetool hook daemon instaweb send-email shell upload-pack credential credential-store credential-cache"
@@ -108,6 +116,19 @@ _RUNNING_SUBCOMMANDS: Final = split_names(
 _REMOTE_SUBCOMMANDS: Final = split_names(
     "clone fetch pull push ls-remote submodule fetch-pack send-pack remote"
 )
+# With these, `git apply` only looks at a patch, and `git am` goes on.
+_LOOKING_AT_PATCH: Final = (
+    "--stat",
+    "--numstat",
+    "--summary",
+    "--check",
+    "--abort",
+    "--quit",
+    "--skip",
+    "--show-current-patch",
+)
+# A file that acts by itself.
+_ACTING_NAME: Final = re.compile(r"(?:^|/)(?:\.git|\.opencode|opencode\.jsonc?)(?:/|$)")
 # A word whose beginning is unknown, except the output of git itself, which is a name or a number.
 _UNKNOWN_WORD: Final = re.compile(
     rf"{UNKNOWN_START}(?!\"?\$\(git (?:rev-parse|merge-base|describe|branch|symbolic-ref|rev-list|tag|log|config|ls-files|diff|stash)\b)"
@@ -122,16 +143,36 @@ def examine_git(arguments: Fields, state: ShellState) -> ProgramEffects:
     if not global_parsed.words:
         return ProgramEffects()
     if global_parsed.options:
+        _examine_elsewhere(global_parsed, state)
         # Rules name `git push`, not `git -C . push`, so judge it without the global options, too.
         return ProgramEffects(inner=(InnerCommand(fields=(Field("git"), *global_parsed.words)),))
     verb, verb_arguments = global_parsed.words[0].text, global_parsed.words[1:]
     parsed = parse_arguments(verb_arguments, _VALUE_OPTIONS | _OWN_VALUE_OPTIONS.get(verb, frozenset()))
     _examine_unknown(global_parsed.words, parsed, state)
     inner = _list_inner(verb, parsed, verb_arguments, state)
-    _touch_files(verb, parsed, state)
+    texts = [field.text for field in verb_arguments]
+    _touch_files(verb, parsed, verb_arguments[texts.index("--") + 1 :] if "--" in texts else (), state)
     if any(field.text.startswith(("ext::", "fd::")) for field in verb_arguments):
         state.mark_unclear(f"git {verb}", "a git URL that runs a program")
     return ProgramEffects(inner=tuple(inner), may_write=not _only_reads(verb, parsed, verb_arguments))
+
+
+def _examine_elsewhere(parsed: ParsedArguments, state: ShellState) -> None:
+    """Note the files that `git -C directory` uses there."""
+    directories = parsed.values("-C", "--work-tree")
+    before = state.cwds
+    if parsed.words[0].text not in _READ_ONLY_SUBCOMMANDS:
+        for directory in parsed.values("--work-tree"):
+            if state.resolve_roots(directory) != state.cwds:
+                state.touch(directory, "write")
+    for directory in directories:
+        if not directory.is_known or state.cwds is None:
+            state.cwds = None
+            break
+        state.cwds = tuple(os.path.normpath(os.path.join(cwd, directory.text)) for cwd in state.cwds)
+    if directories:
+        examine_git(parsed.words, state)
+    state.cwds = before
 
 
 def _examine_unknown(words: Sequence[Field], parsed: ParsedArguments, state: ShellState) -> None:
@@ -226,16 +267,24 @@ def _examine_config(parsed: ParsedArguments, state: ShellState) -> None:
         state.touch(Field(".git/config"), "write")
 
 
-def _touch_files(verb: str, parsed: ParsedArguments, state: ShellState) -> None:
+def _touch_files(
+    verb: str, parsed: ParsedArguments, after_dashes: Sequence[Field], state: ShellState
+) -> None:
     for field in parsed.values(
-        "--output", "--output-directory", *(["-o"] if verb in ("archive", "format-patch") else [])
+        "--output", "--output-directory", *(["-o"] if verb in _WRITING_LETTER_SUBCOMMANDS else [])
     ):
         state.touch(field, "write")
+    for field in parsed.values("--remote", "--reference", "--reference-if-able"):
+        _touch_repository(field, state)
+    if verb == "checkout-index":
+        for field in parsed.values("--prefix"):
+            state.touch_all(field, "write")
     for field in parsed.values("-F", "--file", *_READING_OPTIONS, *_READING_LETTERS.get(verb, ())):
         state.touch(field, "read")
     _touch_shown(verb, parsed, state)
     if verb == "grep" and parsed.has("--no-index", "--untracked"):
-        roots = tuple(root for field in parsed.words[1:] for root in state.resolve_roots(field))
+        words = parsed.words[0 if parsed.has("-e", "-f") else 1 :]
+        roots = tuple(root for field in words for root in state.resolve_roots(field))
         state.touch_tree(FileListing(roots=roots or state.cwds or ()), "read")
     for field in parsed.words if verb in _REMOTE_SUBCOMMANDS else ():
         _touch_repository(field, state)
@@ -243,23 +292,55 @@ def _touch_files(verb: str, parsed: ParsedArguments, state: ShellState) -> None:
         case _ if verb in _READING_SUBCOMMANDS:
             for field in parsed.words:
                 _touch_revision(field, state)
-        case "clone" | "init" | "worktree" | "bundle":
-            for field in parsed.words[1:] if verb != "init" else parsed.words:
-                if not re.match(r"[\w+.-]+://|[\w.-]+@", field.text) and "/" in field.text:
-                    state.touch(field, "write")
+        case "clone" | "init" | "worktree" | "bundle" | "submodule":
+            _touch_made(verb, parsed, state)
         case "clean":
             state.touch_below(*(state.cwds or ()))
         case _ if verb in _WRITING_SUBCOMMANDS:
             for field in parsed.words:
                 _touch_existing(field, state)
+            named = [field for field in parsed.words if verb == "mv" or _ACTING_NAME.search(field.text)]
+            for field in (*named, *after_dashes):
+                state.touch(field, "write")
         case _:
             pass
 
 
+def _touch_made(verb: str, parsed: ParsedArguments, state: ShellState) -> None:
+    """Note the directories and files that a subcommand makes."""
+    for field in parsed.values("--separate-git-dir"):
+        state.touch_all(field, "write")
+    if verb == "submodule" and not any(field.text == "add" for field in parsed.words[:1]):
+        return
+    places = parsed.words if verb == "init" else parsed.words[1:]
+    if verb == "worktree" and any(field.text == "move" for field in parsed.words[:1]):
+        for field in places:
+            state.touch(field, "write")
+    if verb in ("bundle", "worktree") and not any(
+        field.text in ("create", "unbundle", "add", "move", "remove") for field in parsed.words[:1]
+    ):
+        places = tuple(field for field in places if "/" in field.text)
+    if verb in ("bundle", "worktree"):
+        places = (*places[:1], *(field for field in places[1:] if "/" in field.text))
+    for field in places:
+        if not re.match(r"[\w+.-]+://|[\w.-]+@", field.text):
+            state.touch(field, "write")
+    sources = {"clone": parsed.words, "submodule": parsed.words[1:]}.get(verb, ())
+    if len(sources) == 1 and sources[0].is_known:  # the directory is named like the repository
+        name = re.sub(r"/*(?:\.git)?/*$", "", sources[0].text)
+        state.touch(Field(re.split(r"[/:]", name)[-1]), "write")
+
+
 def _touch_shown(verb: str, parsed: ParsedArguments, state: ShellState) -> None:
     """Note files of a subcommand's own options, and directories that it compares."""
-    for field in parsed.values("--export-marks"):
+    for field in parsed.values("--export-marks", "--export-pack-edges"):
         state.touch(field, "write")
+    if verb in _REWRITING_SUBCOMMANDS and not parsed.has("-p", "--stdout"):
+        for field in parsed.words if verb != "merge-file" else parsed.words[:1]:
+            if verb != "interpret-trailers" or parsed.has("--in-place"):
+                state.touch(field, "write")
+    if verb in ("apply", "am") and not parsed.has(*_LOOKING_AT_PATCH):
+        state.touch_below(*(state.cwds or ()))
     for field in parsed.values("-L"):
         # `git log -L 1,5:file` shows these lines; `git blame -L 1,5` names the file elsewhere.
         if ":" in field.text:

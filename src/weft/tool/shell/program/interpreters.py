@@ -7,11 +7,12 @@ from typing import Final
 from msgspec import Struct
 
 from weft.model.permission import has_hole
-from weft.tool.shell.arguments import Field, Fields, parse_arguments, split_names
+from weft.tool.shell.arguments import Field, Fields, ParsedArguments, parse_arguments, split_names
 from weft.tool.shell.grammar import reads_like_bash
 from weft.tool.shell.paths import is_secret
 from weft.tool.shell.program.effects import Inner, InnerScript
-from weft.tool.shell.program.table import touch_paths
+from weft.tool.shell.program.stream import touch_backups
+from weft.tool.shell.program.touches import touch_paths
 from weft.tool.shell.state import ShellState, StreamContent
 
 _DANGEROUS_CODE_REASON: Final = "code on the command line that reaches for files, programs or the network"
@@ -34,6 +35,7 @@ qx readpipe glob sysopen opendir do\\s+shell shell_exec passthru proc_open popen
 require_once file_put_contents dofile loadfile loadstring package\\.loadlib
 posix _posixsubprocess _io breakpoint webbrowser ftplib smtplib telnetlib pkgutil imp
 symlink highlight_file show_source readgzfile gzfile parse_ini_file call_user_func SplFileObject fsockopen curl_init
+writeLines readLines sink saveRDS readRDS download\\.file file\\.(?:remove|rename|append|create|copy|symlink|edit) Sys\\.chmod
 dbmopen __send__ public_send
 """
 _DANGEROUS_CODE: Final = re.compile(
@@ -91,12 +93,27 @@ def _is_path(text: str, state: ShellState) -> bool:
 
 
 _SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "posh"})
+_BASH_LONG_OPTIONS: Final = split_names(
+    "debug debugger dump-po-strings dump-strings help init-file login noediting noprofile norc posix pretty-print protected rcfile"
+    " restricted verbose version wordexp"
+)
 _FOREIGN_LANGUAGES: Final = split_names(
     "fish nu csh tcsh pwsh powershell elvish xonsh osascript expect tclsh wish ipython julia groovy scala elixir iex erl"
     " ghc ghci clojure clj racket guile sbcl ocaml R mongo mongosh m4 bc dc"
 )
 # Modules of Python that take code or commands as arguments.
 _CODE_MODULES: Final = split_names("timeit pdb cProfile profile trace IPython code")
+# Modules of Python that run their input as code.
+_INPUT_MODULES: Final = split_names("code pdb asyncio IPython idlelib sqlite3")
+# Settings of PHP that neither load nor write a file.
+_HARMLESS_PHP_SETTING: Final = re.compile(
+    r"(?i)(?:memory_limit|max_execution_time|display_errors|display_startup_errors|error_reporting|date\.timezone|zend\.assertions"
+    r"|assert\.\w+|xdebug\.mode|opcache\.enable(?:_cli)?|short_open_tag|phar\.readonly|precision|log_errors|html_errors)(?:=|$)"
+)
+# Perl runs or writes what it takes for a file: `ls|`, `>x`.
+_PERL_OPENING: Final = re.compile(r"\s*[|<>+]|[\s\S]*\|\s*$")
+# Libraries of Ruby that are commands.
+_RUBY_COMMANDS: Final = frozenset({"un"})
 _STDIN_PATHS: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
@@ -139,19 +156,25 @@ def _make_interpreter(
     )
 
 
-_PYTHON: Final = _make_interpreter("-c", "-W -X", modules="-m")
+_PYTHON: Final = _make_interpreter("-c", "-W -X --check-hash-based-pycs", modules="-m")
 _PERL: Final = _make_interpreter("-e -E", "-I", loads="-M -m", backticks_run=True)
-_RUBY: Final = _make_interpreter("-e", "-I -E -C -x", "-r", backticks_run=True)
+_RUBY: Final = _make_interpreter("-e", "-I -E -C -X", "-r", backticks_run=True)
 _NODE: Final = _make_interpreter(
     "-e -p --eval --print",
-    "-C",
-    "-r --require --import --loader --experimental-loader --env-file --env-file-if-exists",
+    "-C -O --compiler-options",
+    "-r --require --preload --import --loader --experimental-loader --env-file --env-file-if-exists",
     writes="--redirect-warnings --tls-keylog --cpu-prof-dir --heap-prof-dir --diagnostic-dir --report-directory --report-dir"
     " --report-filename --logfile --localstorage-file --trace-event-file-pattern --test-reporter-destination"
-    " --experimental-sea-config --build-snapshot-config",
+    " --experimental-sea-config --build-snapshot-config --cpu-prof-name --heap-prof-name --snapshot-blob --redirect-code-traces-to"
+    " --turbo-profiling-output --trace-turbo-path --trace-turbo-file-prefix --perf-prof-path",
 )
-_PHP: Final = _make_interpreter("-r -B -R -E", "-d -c -t -S", "-f", backticks_run=True)
-_LUA: Final = _make_interpreter("-e", files="-l")
+_PHP: Final = _make_interpreter(
+    "-r -B -R -E --run --process-begin --process-code --process-end",
+    "-d -c -t -S -z --define --zend-extension --php-ini --server --docroot",
+    "-f -F --file --process-file",
+    backticks_run=True,
+)
+_LUA: Final = _make_interpreter("-e", "-j", files="-l")
 _R: Final = _make_interpreter("-e", files="-f")
 _INTERPRETERS: Final = {
     "pypy": _PYTHON, "perl": _PERL, "ruby": _RUBY, "node": _NODE, "nodejs": _NODE, "bun": _NODE,
@@ -174,7 +197,7 @@ def examine_interpreter(
     if name in _FOREIGN_LANGUAGES:
         return _examine_foreign(name, arguments, state, stdin)
     if name == "deno":
-        return _examine_deno(arguments, state)
+        return _examine_deno(arguments, state, stdin)
     language = find_interpreter(name)
     if language is None:
         return None
@@ -189,6 +212,8 @@ def _examine_shell(
     has_command = is_interactive = False
     while remaining and (remaining[0].text.startswith(("-", "+")) and remaining[0].text not in _STDIN_PATHS):
         option = remaining.pop(0).text
+        if option[1:] in _BASH_LONG_OPTIONS:  # bash takes them with one dash as well
+            option = f"-{option}"
         if option == "--":
             break
         if option in ("--rcfile", "--init-file", "-o", "+o", "-O", "+O") and remaining:
@@ -196,6 +221,8 @@ def _examine_shell(
             if option.startswith("--"):
                 state.touch(value, "read")
         elif not option.startswith("--"):
+            # Each `o` takes a word, as in `bash -euo pipefail -c …`.
+            del remaining[: len(re.findall("[oO]", option))]
             has_command |= "c" in option and option.startswith("-")
             is_interactive |= "i" in option and option.startswith("-")
             # With `-s`, the words are arguments and the script comes from the input.
@@ -248,11 +275,14 @@ def _examine_foreign(
     return []
 
 
-def _examine_deno(arguments: Fields, state: ShellState) -> list[Inner]:
+def _examine_deno(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
     words = [field for field in arguments if not field.text.startswith("-")]
-    if words and words[0].text == "eval":
-        for field in words[1:2]:
-            _examine_code_field(field, state, backticks_run=False)
+    if any(field.text == "eval" for field in words[:2]):
+        for field in words:  # some of them may be values of options
+            if field.text != "eval":
+                _examine_code_field(field, state, backticks_run=False)
+    if stdin is not None and (not words or words[0].text in ("repl", "run")):
+        _examine_input("deno", _NODE, state, stdin)
     return []
 
 
@@ -262,19 +292,39 @@ def _examine_arguments(
     # Everything after a module's name, or after Python code, is an argument for it.
     last_options = language.modules | (language.code if language.modules else frozenset())
     if language is _NODE:
-        arguments = tuple(Field("-e") if field.text == "-pe" else field for field in arguments)
+        arguments = tuple(
+            Field("-e") if field.text == "-pe" else _hyphenate_option(field)
+            for field, after in zip(arguments, (*arguments, Field(""))[1:], strict=True)
+            if field.text not in ("-p", "--print") or not after.text.startswith("-")
+        )
     parsed = parse_arguments(arguments, language.value_options, until_word=True, last_options=last_options)
     code, words = parsed.values(*language.code), parsed.words
+    before = arguments[-len(words) - 1].text if words and len(arguments) > len(words) else ""
+    if re.fullmatch(r"--[\w-]+", before) and before not in language.value_options:
+        # The first word may be the value of this option.
+        has_no_input = _VALUELESS_OPTION.fullmatch(before) is not None
+        _examine_arguments(name, language, words[1:], state, None if has_no_input else stdin)
     if any(field.text in _CODE_MODULES for field in parsed.values(*language.modules)):
         code = [*code, *words]
     for field in code:
         _examine_code_field(field, state, backticks_run=language.backticks_run)
     for field in parsed.values(*language.files):
         state.touch(field, "read")
+        if re.match(r"data:|https?:", field.text):
+            state.mark_unclear(f"{name} {field.text}", "it runs the code of an address")
     for field in parsed.values(*language.loads):
         _examine_code_field(field, state, backticks_run=language.backticks_run)
     for field in parsed.values(*language.writes):
         state.touch_all(field, "write")
+    modules = [field.text for field in parsed.values(*language.modules)]
+    is_interactive = parsed.has("-d" if language is _PERL else "-i") and language is not _RUBY
+    if stdin is not None and (is_interactive or not _INPUT_MODULES.isdisjoint(modules)):
+        _examine_input(name, language, state, stdin)
+    _examine_options(language, parsed, state)
+    for field in (
+        parse_arguments(words, split_names("--indent")).words[1:] if modules == ["json.tool"] else ()
+    ):
+        state.touch(field, "write")
     if not code and not parsed.has(*language.modules):
         if words and words[0].text not in _STDIN_PATHS:
             _examine_file(name, words[0], state)
@@ -282,9 +332,52 @@ def _examine_arguments(
             _examine_input(name, language, state, stdin)
         words = words[1:]
     touch_paths(words, state)
+    _touch_perl_files(name, parsed, arguments, words, state)
+
+
+def _touch_perl_files(
+    name: str, parsed: ParsedArguments, arguments: Fields, words: Fields, state: ShellState
+) -> None:
+    """Note files that Perl runs or writes because of their names, and those that Perl and Ruby change in place."""
+    for field in words if name.startswith("perl") else ():
+        if _PERL_OPENING.match(field.text):
+            state.mark_unclear(f"perl {field.text}", "perl may run a program of that name, or write the file")
     if parsed.has("-i") and name in ("perl", "ruby"):
+        matches = (re.match(r"-[a-hj-zA-Z0-9]*i(.*)", field.text) for field in arguments)
+        suffixes = [match[1] for match in matches if match]
         for field in words:
             state.touch(field, "write")
+            touch_backups(field, suffixes, state)
+
+
+# Long options of node that never take the next word.
+_VALUELESS_OPTION: Final = re.compile(
+    r"--(?:inspect(?:-brk|-wait)?|watch|test|trace-\w+|experimental-[\w-]+|no-[\w-]+|enable-[\w-]+|expose-[\w-]+|harmony[\w-]*"
+    r"|preserve-[\w-]+|throw-\w+|check|interactive|pending-deprecation|prof|cpu-prof|heap-prof|smol|bun|hot|silent|vanilla|slave)"
+)
+
+
+def _hyphenate_option(field: Field) -> Field:
+    """Write a long option of node with hyphens. It takes underscores as well."""
+    option, equals, value = field.text.partition("=")
+    if not option.startswith("--") or "_" not in option or not field.is_known:
+        return field
+    return Field(f"{option.replace('_', '-')}{equals}{value}")
+
+
+def _examine_options(language: Interpreter, parsed: ParsedArguments, state: ShellState) -> None:
+    """Note options of an interpreter that load a library, or go to another directory."""
+    if language is _PHP:
+        for field in parsed.values("-z", "-d", "--define", "--zend-extension"):
+            if not _HARMLESS_PHP_SETTING.match(field.text):
+                state.mark_unclear(f"php -d {field.text}", "a setting of PHP may load or write a file")
+    if language is _RUBY:
+        for field in parsed.values("-C", "-X"):
+            state.touch(field, "look")
+            state.mark_unclear(f"ruby -C {field.text}", "it runs in another directory")
+        for field in parsed.values("-r"):
+            if field.text in _RUBY_COMMANDS:
+                state.mark_unclear(f"ruby -r{field.text}", "it changes files that are named later")
 
 
 def _examine_input(name: str, language: Interpreter, state: ShellState, stdin: StreamContent) -> None:

@@ -148,11 +148,15 @@ def _predict_listing(name: str, fields: Sequence[Field], state: ShellState) -> F
 def skip_find_options(fields: Sequence[Field]) -> tuple[Field, ...]:
     """Return the words of `find` without the options that may stand before the directories."""
     words = list(fields)
-    while words and re.fullmatch(r"-[HLP]|-O.*|-D.*|--", words[0].text):
+    directories: list[Field] = []
+    # The find of macOS has more of them, and takes directories after `-f`.
+    while words and re.fullmatch(r"-[HLPEXdsx]+|-f|-O.*|-D.*|--", words[0].text):
         option = words.pop(0).text
-        if option == "-D":
+        if option == "-f":
+            directories += words[:1]
+        if option in ("-D", "-f"):
             words = words[1:]
-    return tuple(words)
+    return (*directories, *words)
 
 
 def find_listing(fields: Sequence[Field], state: ShellState) -> FileListing | None:

@@ -1,13 +1,15 @@
 """Examine sed, awk, dd and jq, which can also read and write files and run programs."""
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from weft.model.permission import has_hole
-from weft.tool.shell.arguments import Field, Fields, may_mean, parse_arguments, split_names
+from weft.tool.shell.arguments import Field, Fields, may_mean, parse_arguments, split_names, unknown_field
 from weft.tool.shell.program.effects import ProgramEffects
-from weft.tool.shell.program.table import PROGRAMS, touch_files, touch_path
+from weft.tool.shell.program.table import PROGRAMS, touch_files
+from weft.tool.shell.program.touches import touch_path
 from weft.tool.shell.state import ShellState
 
 SedAction = tuple[Literal["read", "write", "run"], str]
@@ -208,7 +210,9 @@ def _list_awk_outputs(tokens: list[str]) -> Iterator[str]:
 
 _SED_VALUE_OPTIONS: Final = split_names("-e -f -l --expression --file --line-length")
 # `-i`, alone or after short options that do not take a value.
-_IN_PLACE_OPTION: Final = re.compile(r"(-[a-dghjkm-zA-Z]*)i.*", re.DOTALL)
+_IN_PLACE_OPTION: Final = re.compile(r"(-[a-dghjkm-zA-HJ-Z]*)[iI](.*)", re.DOTALL)
+# What the sed of macOS takes for the suffix if it is a word of its own. No script looks like that.
+_SUFFIX_WORD: Final = re.compile(r"(?:[.~_-]\w*)?")
 
 
 def examine_sed(arguments: Fields, state: ShellState) -> ProgramEffects:
@@ -221,10 +225,19 @@ def examine_sed(arguments: Fields, state: ShellState) -> ProgramEffects:
     ]
     parsed = parse_arguments(others, _SED_VALUE_OPTIONS)
     in_place = any(in_place_matches) or parsed.has("--in-place")
+    suffixes = [
+        *(match[2] for match in in_place_matches if match),
+        *(field.text for field in parsed.values("--in-place")),
+    ]
     scripts = parsed.values("-e", "--expression")
     words = parsed.words
+    has_suffix_word = in_place and bool(words) and _SUFFIX_WORD.fullmatch(words[0].text) is not None
+    if has_suffix_word:
+        suffixes.append(words[0].text)
     if not scripts and not parsed.has("-f", "--file"):
-        scripts, words = list(words[:1]), words[1:]
+        scripts, words = (list(words[1:2]), words) if has_suffix_word else (list(words[:1]), words[1:])
+    # For macOS, `-l` takes no value.
+    scripts += [field for field in parsed.values("-l") if not field.text.isdecimal()]
     for field in parsed.values("-f", "--file"):
         state.touch(field, "read")
         state.mark_unclear(f"sed -f {field.text}", "a script of sed may write files and run programs")
@@ -235,7 +248,22 @@ def examine_sed(arguments: Fields, state: ShellState) -> ProgramEffects:
         state.touch(field, "read")
         if in_place:
             state.touch(field, "write")
+            touch_backups(field, suffixes, state)
     return ProgramEffects(may_write=may_write)
+
+
+def touch_backups(field: Field, suffixes: Sequence[str], state: ShellState) -> None:
+    """Note the copies of a file that is changed in place. A star in the suffix stands for its name: `-i'old/*'`."""
+    for suffix in filter(None, suffixes):
+        if has_hole(suffix) or ("/" in suffix and field.listing is not None):
+            state.touch(unknown_field(suffix), "write")
+            continue
+        for path in state.resolve_roots(field):
+            directory, name = os.path.split(path)
+            backup = suffix.replace("*", name) if "*" in suffix else name + suffix
+            state.touch(Field(os.path.join(directory, backup)), "write")
+            if "/" in backup:
+                state.touch(Field(backup), "write")
 
 
 def _examine_sed_script(script: Field, state: ShellState) -> bool:
@@ -313,16 +341,26 @@ _YQ_LOAD: Final = re.compile(r"(?<![.$\w])(?:str_?)?load(?:_?\w+)?\b")
 def examine_yq(arguments: Fields, state: ShellState) -> ProgramEffects:
     """Examine yq: one program of this name has operators that read files, and splits documents into files."""
     parsed = parse_arguments(arguments, PROGRAMS["yq"].value_options)
+    in_place = parsed.has("-i", "--inplace", "--in-place")
+    for field in parsed.words if in_place else ():
+        # The first word that is no verb is the expression, unless an option has it.
+        if field is not parsed.words[0] or state.looks_like_path(field.text):
+            state.touch(field, "write")
     if parsed.has("-s", "--split-exp", "--split-exp-file"):
         state.touch_below(*(state.cwds or ()))
     for field in parsed.values("--from-file", "--split-exp-file"):
         state.touch(field, "read")
-    if any(_YQ_LOAD.search(field.text) or _JQ_IMPORT.search(field.text) for field in parsed.words):
+    if parsed.has("--from-file", "--security-enable-system-operator"):
+        state.mark_unclear(
+            " ".join(["yq", *(field.text for field in arguments)]), "it may load other files and run programs"
+        )
+    expressions = (*parsed.words, *parsed.values("--expression"))
+    if any(_YQ_LOAD.search(field.text) or _JQ_IMPORT.search(field.text) for field in expressions):
         state.mark_unclear(" ".join(["yq", *(field.text for field in arguments)]), "it loads other files")
     if len(parsed.words) == 1 and state.exists(parsed.words[0].text):  # then it is no expression
         touch_path(parsed.words[0], state)
     touch_files("yq", PROGRAMS["yq"], arguments, state)
-    return ProgramEffects()
+    return ProgramEffects(may_write=in_place)
 
 
 def examine_jq(arguments: Fields, state: ShellState) -> ProgramEffects:
@@ -339,9 +377,12 @@ def examine_jq(arguments: Fields, state: ShellState) -> ProgramEffects:
             for value in values[1:]:
                 state.touch(value, "read")
     parsed = parse_arguments(others, PROGRAMS["jq"].value_options)
-    for field in parsed.values("-L"):
+    for field in parsed.values("-L", "--library-path"):
         state.touch(field, "look")
-    if any(_JQ_IMPORT.search(field.text) for field in parsed.words[:1]):
+    in_place = parsed.has("-i", "--in-place")  # of jaq
+    for field in parsed.words[1:] if in_place else ():
+        state.touch(field, "write")
+    if any(_JQ_IMPORT.search(field.text) for field in parsed.words):
         state.mark_unclear(" ".join(["jq", *(field.text for field in arguments)]), "it imports other files")
     touch_files("jq", PROGRAMS["jq"], tuple(others), state)
-    return ProgramEffects()
+    return ProgramEffects(may_write=in_place)

@@ -6,7 +6,7 @@ only if that function reads it.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Literal, get_args
 
@@ -23,7 +23,15 @@ from weft.tool.shell.arguments import (
     unknown_field,
 )
 from weft.tool.shell.paths import is_secret
-from weft.tool.shell.state import FileUse, ShellState
+from weft.tool.shell.program.exceptions import (
+    STDOUT_OPTIONS,
+    rewrite_options,
+    touch_by_name,
+    touch_parts,
+    touch_unpacked,
+)
+from weft.tool.shell.program.touches import append_suffix, join_names, touch_path, touch_written
+from weft.tool.shell.state import ShellState
 from weft.tool.shell.words import has_wildcard
 
 ArgumentRole = Literal["none", "look", "read", "write", "copy", "link", "move", "out", "pack", "patch"]
@@ -32,25 +40,26 @@ ArgumentRole = Literal["none", "look", "read", "write", "copy", "link", "move", 
 # Roles: `none` they are not files; `look` only their names matter; `read`; `write`; `copy`, `link`, `move` to the last word;
 # `out` the first is read and the second written; `pack` each is replaced by another file; `patch` changes files that a file names.
 # Marks of an option: `<` its value is a file that is read; `>` one that is written; `*` one that names files which are read;
-# `!` something that is run; `^` with it, there are no words before the files.
+# `!` something that is run; `^` with it, there are no words before the files; `?` not every version of it takes a value, so that
+# the next word may be a file as well.
 _TABLE = """
 true false : pwd whoami id groups uname arch uptime nproc lscpu free tty logname users w | none
 echo printf yes seq sleep expr factor numfmt basename dirname cal tput stty clear reset | none
 which whereis type hash printenv locale getconf umask ulimit times jobs wait fg bg shift return exit break continue | none
 set export declare local readonly unset getopts read let enable shopt help disown | none
-fc | none || !-e !-s
+fc | none || -e
 mapfile readarray | none || -d -n -O -s -u -c !-C
-history | none || -d -s -p <-r <-n >-w >-a
+history | none || -d -s -p
 kill killall top htop vmstat iostat pidof netstat ping host nslookup | none
 test [ [[ | none
 pkill pgrep | none || <-F <--pidfile -d -g -G -P -s -t -u -U -O
-who last | read || <-f <--file -n -s -t -p
+who last users | read || <-f <--file -n -s -t -p
 ss | none || >-D >--diag <-F <--filter -f -A -N
 dig | none || <-f <-k -b -p -q -t -x -c
 lsof | none || >-D -a -c -d -F -g -i -k -m -o -p -P -r -s -S -T -u
 date | none || <-f <--file <-r <--reference -d --date !-s !--set
-ls dir vdir exa eza | look || -I -w -T --ignore --hide --width --color --format --sort --time --time-style -L --level
-tree | look || -L -P -I >-o -H -T --filelimit --charset --timefmt --sort <--gitfile <--infofile
+ls dir vdir exa eza | look || -I -w -T --ignore --hide --width ?--color --format --sort --time --time-style -L --level
+tree | look || -L -P -I >-o -H -T --filelimit --charset --timefmt --sort <--gitfile <--infofile <--hintro <--houtro
 stat | look || -c -f --format --printf -t
 du df | look || -d -t -B --max-depth --exclude --threshold <-X <--exclude-from *--files0-from --block-size
 realpath readlink | look || --relative-to --relative-base
@@ -63,7 +72,8 @@ od | read || -A -j -N -S -t
 hexdump hd | read || -e <-f <--format-file -n -s --format --length --skip
 strings | read || -n -t -e -s -T
 xxd | out || -c -g -l -s -o -n
-less more most bat batcat | read || -p -P -x -y -z -j -b -h >-o >-O >--log-file !-t !--tag !-T !--tag-file !-k !--lesskey-file !--lesskey-src !--lesskey-content !--cmd --style --theme -l --language -r --line-range -H
+less more most | read || -p -P -x -y -z -j -b -h >-o >-O >--log-file !-t !--tag !-T !--tag-file !-k !--lesskey-file !--lesskey-src !--lesskey-content !--cmd
+bat batcat | read || !--pager >--target <--source --style --theme --color --paging --wrap --tabs --file-name -l --language -m --map-syntax -r --line-range -H --highlight-line
 sort | read || -k -t -S -T --key --field-separator >-o >--output --parallel --buffer-size !--compress-program *--files0-from <--random-source --temporary-directory --batch-size --sort
 uniq | out || -f -s -w --skip-fields --skip-chars --check-chars
 cut | read || -b -c -d -f --bytes --characters --delimiter --fields --output-delimiter
@@ -75,13 +85,16 @@ expand unexpand | read || -t --tabs
 ptx | out || <-b <--break-file <-i <--ignore-file <-o <--only-file -F -M -S -W -g -w
 pr | read || -h -l -w -o -e -i -n -N -D -s -S -W
 column | read || -s -o -c -N -O -R -H -T --separator --output-separator --table-columns
-diff cmp colordiff diff3 sdiff | read || !--diff-program >--output <--from-file <--to-file <-S <--starting-file -D -C -U -I -x -F -W -i -n -j >-o <-X --exclude <--exclude-from --label -L --width --color --palette
-grep egrep fgrep rgrep zgrep bzgrep xzgrep | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -D -d --directories --max-count --include --exclude --exclude-dir <--exclude-from --color --label --after-context --before-context --context
-rg ag ack | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre !--hostname-bin !--pager !--output *--files-from --pre-glob --type-add ^--files ^--type-list <--ignore-file
-jq gojq jaq | read | 1 | ^<-f ^<--from-file -L --indent --tab --arg --argjson --slurpfile --rawfile
-yq | read | 1 | >-i >--inplace >--in-place -o -p -s --split-exp <--split-exp-file <--from-file --output-format --input-format -I
+diff cmp colordiff diff3 sdiff | read || !--diff-program >--output <--from-file <--to-file <-S <--starting-file -D -C -U -I ?-x -F ?-W ?-i ?-n -j >-o <-X --exclude <--exclude-from --label -L --width --palette
+grep egrep fgrep rgrep zgrep bzgrep xzgrep | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -D -d --directories --max-count --include --exclude --exclude-dir <--exclude-from --label --after-context --before-context ?--context
+rg | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre !--hostname-bin !--pager !--output *--files-from --pre-glob --type-add ^--files ^--type-list <--ignore-file
+ag | read | 1 | ^-g ?-A ?-B ?-C -G -m -W --file-search-regex --max-count --width --depth --ignore --ignore-dir --workers <-p <--path-to-ignore !--pager
+ack | read | 1 | ^--match ^--lines -A -B -m -t -T --type --type-add --type-set --type-del --max-count --ignore-dir --ignore-file !--ackrc !--pager !--output *--files-from
+jq gojq jaq | read | 1 | ^<-f ^<--from-file -L --library-path --indent --arg --argjson --slurpfile --rawfile
+yq | read | 1 | -o -p -s -f -w --split-exp <--split-exp-file ^<--from-file ^--expression --output-format --input-format --front-matter --width --indent -I
 file | read || *-f *--files-from *-m *--magic-file -F -P -e --exclude --separator --parameter
-base64 base32 basenc uuencode | read || -w --wrap -b <-i >-o
+base64 base32 basenc uuencode | read || -w --wrap -b <-i <--input >-o >--output
+zstdcat | read || >-o <-D <--patch-from *--filelist >--trace >--output-dir-flat >--output-dir-mirror -M
 zcat bzcat xzcat gzcat | read || *--files *--files0 -S -T
 iconv | read || -f -t --from-code --to-code >-o >--output
 tr | none
@@ -92,27 +105,29 @@ rmdir unlink | write
 rm | write
 shred | write || -n -s --iterations --size --random-source
 truncate | write || -s -r --size --reference
-chmod chown chgrp setfacl chattr chcon | write | 1 | ^--reference
+chmod chown chgrp | write | 1 | ^--reference
+setfacl | write || <-M <-X <--modify-file <--remove-file <--set-file !--restore -m -x --modify --remove --set
+chattr chcon | write || --reference
 mkfifo mknod | write || -m
 mktemp | none || >-p >--tmpdir --suffix
-cp gcp | copy || --no-preserve -S --suffix --backup --reflink --sparse -t --target-directory
-install ginstall | copy || !--strip-program --suffix -m -o -g -S -t --target-directory --mode --owner --group
-ln gln | link || -S -t --target-directory
-mv gmv | move || -S --suffix -t --target-directory
-rename | write | 1 |
-csplit | out || >-f >--prefix -b -n --suffix-format --digits
-split | out || -t --separator -a -b -C -l -n --bytes --lines --number !--filter
-gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zstdcat lz4 unlz4 compress uncompress | pack || -S -T >-o <-D >--trace *--filelist >--output-dir-flat >--output-dir-mirror <--patch-from *--files *--files0
+cp gcp | copy || --no-preserve ?-S --suffix --sparse -t --target-directory
+install ginstall | copy || !--strip-program --suffix -m -o -g ?-S -t --target-directory --mode --owner --group
+ln gln | link || ?-S --suffix -t --target-directory
+mv gmv | move || ?-S --suffix -t --target-directory
+rename | write | 1 | -e
+csplit | none || >-f >--prefix -b -n --suffix-format --digits
+split | out || -t --separator -a -b -C -l -n --bytes --lines --number --suffix-length --additional-suffix !--filter
+gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 unlz4 compress uncompress | pack || -S --suffix -T >-o <-D >--trace *--filelist >--output-dir-flat >--output-dir-mirror <--patch-from *--files *--files0
 shuf | read || --input-range --head-count >--output -n -i <--random-source >-o
-xmllint | read || --xpath <--schema >--output <--dtdvalid
+xmllint | read || --xpath <--schema <--relaxng <--schematron >--output >-o <--dtdvalid --dtdvalidfpi --encode --pattern --pretty --maxmem --path
 ping6 traceroute | none
-openssl | none || <-in <-inkey >-out >-keyout >-writerand >-keylogfile >-sess_out >-msgfile >-respout >-reqout >-certsout >-outcerts >-outdir <-rand <-cert <-key <-sign <-signkey <-CA <-CAkey <-CAfile <-CApath <-certfile <-config <-kfile !-engine !-provider-path -subj -connect -servername -pass -passin -passout -k -K -iv -days -set_serial -newkey -addext -nameopt
+openssl | none || <-in <-inkey >-out >-keyout >-writerand >-keylogfile >-sess_out >-msgfile >-respout >-reqout >-certsout >-outcerts >-outdir >-CAserial >-newkeyout >-certout >-chainout >-cacertsout >-extracertsout >-crlout >-rspout <>-signer <-early_data <-rand <-cert <-key <-sign <-signkey <-CA <-CAkey <-CAfile <-CApath <-certfile <-config <-kfile !-engine !-provider-path !-pre !-post -subj -connect -servername -pass -passin -passout -k -K -iv -days -set_serial -newkey -addext -nameopt
 man | none || !-P !--pager !-H !--html !-X !--gxditview !-T !--troff-device !-C !--config-file <-l --local-file -s -S -M -m -L -e -r -R -E -p
-info | none || >-o >--output >--dribble <-f <--file <--restore -n --node -k -d
+info | none || >-o >--output >--dribble <-f <--file !--restore !--init-file -n --node -k -d
 tldr | none || <-r <--render
-cloc | read || *--list-file <--config <--force-lang-def <--read-lang-def >--out >--report-file >--write-lang-def >--counted >--ignored >--found >--categorized >--sql >--sdir !--vcs !--extract-with !--strip-comments !--strip-code --exclude-dir --include-lang --exclude-lang
+cloc | read || *--list-file <--config <--force-lang-def <--read-lang-def >--out >--report-file >--write-lang-def >--counted >--ignored >--found >--categorized >--sql >--sdir !--vcs !--extract-with !--strip-comments !--strip-code >--diff-alignment >--write-lang-def-incl-dup <--exclude-list-file --exclude-dir --include-lang --exclude-lang
 tokei scc shellcheck | read || -e -s -f >--output !--format-multi
-nm objdump readelf size otool | read || !--plugin -b -m -I -P -t -f -R --target -j -M -x -p
+nm objdump readelf size otool | read || !--plugin -b -m ?-I ?-P ?-t ?-f ?-R --target -j -M ?-x ?-p
 patch | patch || >--reject-file >-B >--prefix >-Y >--basename-prefix -z --suffix -F -D -V -g -x <-i <--input -p -d >-o >--output >-r --strip --directory
 dos2unix unix2dos | write
 """
@@ -123,7 +138,8 @@ class ProgramEntry(Struct, frozen=True, kw_only=True):
 
     `skip` is the number of words before the files, and `unskipping_options` are those with which there are none.
     `value_options` are all options with a value. The value of a reading or writing option is a file, that of a naming
-    option is a file with the names of further files, and that of a running option is a command.
+    option is a file with the names of further files, and that of a running option is a command. The next word after one of the
+    `doubtful_options` may be its value or a file.
     """
 
     role: ArgumentRole
@@ -133,11 +149,12 @@ class ProgramEntry(Struct, frozen=True, kw_only=True):
     writing_options: frozenset[str] = frozenset()
     running_options: frozenset[str] = frozenset()
     naming_options: frozenset[str] = frozenset()
+    doubtful_options: frozenset[str] = frozenset()
     unskipping_options: frozenset[str] = frozenset()
 
 
 def _select_by_mark(words: list[str], sign: str) -> frozenset[str]:
-    return frozenset(word.lstrip("^<>!*") for word in words if not sign or sign in word[: word.index("-")])
+    return frozenset(word.lstrip("^<>!*?") for word in words if not sign or sign in word[: word.index("-")])
 
 
 def _parse_entry(role: ArgumentRole, skip: str, words: list[str]) -> ProgramEntry:
@@ -149,6 +166,7 @@ def _parse_entry(role: ArgumentRole, skip: str, words: list[str]) -> ProgramEntr
         writing_options=_select_by_mark(words, ">"),
         running_options=_select_by_mark(words, "!"),
         naming_options=_select_by_mark(words, "*"),
+        doubtful_options=_select_by_mark(words, "?"),
         unskipping_options=_select_by_mark(words, "^"),
     )
 
@@ -201,8 +219,11 @@ def asks_for_help(argv: Fields) -> bool:
 
 # Options of theirs that write a file, or name settings or a program that is run.
 _ACTING_OPTION: Final = re.compile(
-    r"--?(?:log(?!s)|config|cache|python|script-|node-options|userconfig|globalconfig|prefix|toolexec|exec|overlay|modfile"
-    r"|vettool|post-renderer|target-dir|manifest-path|kubeconfig|plugin)"
+    r"--?(?:log(?!s)|logs-dir|config|cache|python|script-|node-options|userconfig|globalconfig|prefix|toolexec|exec|overlay|modfile"
+    r"|vettool|post-renderer|target-dir|manifest-path|kubeconfig|plugin|profile-output|export|compiled|mod=mod|http$|viewer|browser|git="
+    r"|onload|pnpmfile|global-pnpmfile|use-yarnrc|modules-folder|mutex)"
+    # What npm and pip take for these.
+    r"|--(?:lo|cach?|pyt|pyth|pytho|script|scr|node-o|node-op|userc|globalc|pref|prefi)(?:=|$)"
 )
 _ACTING_LETTERS: Final = {"go": ("-w", "-u", "-C"), "apt": ("-o", "-c", "--option"), "npm": ("-C",)}
 
@@ -217,7 +238,6 @@ def only_reads(argv: Fields) -> bool:
     return argv[1].text in _READING_VERBS.get(argv[0].text, ()) or asks_for_help(argv)
 
 
-_URL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 # Programs that read whole directories with an option.
 _RECURSIVE_PROGRAMS: Final = frozenset(
     {"grep", "egrep", "fgrep", "rgrep", "diff", "colordiff", "zcat", "gzcat"}
@@ -229,12 +249,12 @@ _SEARCHING_PROGRAMS: Final = frozenset({"rg", "ag", "ack"})
 _HIDDEN_OPTIONS: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted", "--type-add")
 # Names that a glob of ripgrep may select although they begin with a dot.
 _HIDDEN_EXAMPLES: Final = (".env", ".env.local", ".env.production")
+_CHMOD_MODE: Final = tuple(f"-{char}" for char in "rwxXstugoa,=+01234567NECiI")
 _RECURSIVE_OPTIONS: Final = ("-r", "-R", "-a", "--recursive", "--archive")
 # With `@`, these read options from a file.
-_OPTION_FILE_PROGRAMS: Final = frozenset({"nm", "objdump", "readelf", "size", "strings"})
+_OPTION_FILE_PROGRAMS: Final = frozenset({"nm", "objdump", "readelf", "size", "strings", "otool"})
 # These make up the names of their output files.
-_SPLITTING_PROGRAMS: Final = frozenset({"split", "csplit"})
-_STDOUT_OPTIONS: Final = ("-c", "--stdout", "--to-stdout")
+SPLITTING_PROGRAMS: Final = frozenset({"split", "csplit"})
 _LISTING_OPTIONS: Final = ("-t", "--test", "--list")
 # The last of several modes counts.
 _PACKING_OPTIONS: Final = ("-z", "--compress", "-d", "--decompress", "--uncompress", "--train", "-b")
@@ -242,86 +262,54 @@ _PACKING_OPTIONS: Final = ("-z", "--compress", "-d", "--decompress", "--uncompre
 
 def touch_files(name: str, program: ProgramEntry, arguments: Fields, state: ShellState) -> None:
     """Note the files that a program in the table uses."""
-    is_xxd = name == "xxd"
-    if name == "cloc":
-        arguments = _lengthen_cloc_options(arguments)
     parsed = parse_arguments(
-        _shorten_xxd_options(arguments) if is_xxd else arguments, program.value_options, until_word=is_xxd
+        rewrite_options(name, arguments, program.value_options),
+        program.value_options,
+        until_word=name == "xxd",
     )
-    words = parsed.words[0 if parsed.has(*program.unskipping_options) else program.skip :]
+    no_skip = parsed.has(*program.unskipping_options) or (name == "chmod" and parsed.has(*_CHMOD_MODE))
+    words = (*parsed.values(*program.doubtful_options), *parsed.words)[0 if no_skip else program.skip :]
     _touch_options(name, parsed, program, state)
     _touch_words(program, words, parsed, state)
     if program.role == "read":
         _touch_trees(name, parsed, words, state)
     if name.endswith("sum") and parsed.has("-c", "--check"):
         state.touch(unknown_field("files named in a list of sums"), "read")
-    if name in _OPTION_FILE_PROGRAMS and any(field.text.startswith("@") for field in words):
+    if name in _OPTION_FILE_PROGRAMS and any(field.text.startswith("@") for field in arguments):
         state.mark_unclear(
             " ".join([name, *(field.text for field in arguments)]), "it takes options from a file"
         )
-    if name in _SPLITTING_PROGRAMS and len(words) <= 1:
-        state.touch(Field("xaa"), "write")
-    _touch_by_name(name, parsed, words, state)
-
-
-def _touch_by_name(name: str, parsed: ParsedArguments, words: Sequence[Field], state: ShellState) -> None:
-    """Note what the table cannot say about some programs."""
-    match name:
-        case "openssl":
-            touch_paths(tuple(words), state)
-        case "man" | "info":
-            # A name with a slash is a file, which is shown.
-            for field in words:
-                if "/" in field.text:
-                    state.touch(field, "read")
-        case "mktemp" if not parsed.has("-u", "--dry-run", "-t", "-p", "--tmpdir"):
-            _touch_written(words, state, recursive=False)
-        case "tree":
-            if parsed.has("--fromfile", "--fromtabfile"):
-                for field in words:
-                    state.touch(field, "read")
-            if parsed.has("-R"):  # with -H, it writes a page into every directory
-                state.touch_below(*(root for field in words for root in state.resolve_roots(field)))
-                state.touch_below(*(() if words else state.cwds or ()))
-        case "rename":
-            # It is given a rule for the new names, or code that makes them.
-            state.touch_below(*(state.cwds or ()))
-        case "scc" if parsed.has("-o"):
-            state.mark_unclear("scc -o", "an option of it writes")
-        case "install" | "ginstall" if parsed.has("-d", "--directory"):
-            _touch_written(words, state, recursive=False)
-        case _:
-            pass
-
-
-def _lengthen_cloc_options(arguments: Fields) -> Fields:
-    """Write long options with two dashes. cloc takes one as well."""
-    return tuple(Field(f"-{field.text}") if re.match(r"-\w{2}", field.text) else field for field in arguments)
-
-
-def _shorten_xxd_options(arguments: Fields) -> Fields:
-    """Shorten the options of xxd to their first letter, which determines them. Only some of them take a value."""
-    return tuple(
-        Field(field.text[:2]) if re.match(r"-[abCdeEiprtuv]", field.text) else field for field in arguments
-    )
+    if name in SPLITTING_PROGRAMS:
+        touch_parts(name, parsed, words, state)
+    if program.role == "pack":
+        touch_unpacked(name, parsed, words, state)
+    touch_by_name(name, parsed, words, state)
 
 
 def _touch_options(name: str, parsed: ParsedArguments, program: ProgramEntry, state: ShellState) -> None:
     for option, value in parsed.options:
         if value is None:
             continue
+        if value.text.startswith("=") and not option.startswith("--"):
+            value = value.ending(value.text[1:])  # noqa: PLW2901  some programs take `-o=file`
         if option in program.running_options:
             state.mark_unclear(f"{name} {option} {value.text}", "an option of it runs a program")
         elif option in program.naming_options:
             state.touch(value, "read")
             state.touch(unknown_field(f"files named in {value.text}"), "read")
         elif option in program.writing_options:
-            _touch_written([value], state, recursive=False)
+            touch_written([value], state, recursive=False)
+            if option in program.reading_options:
+                state.touch(value, "read")
         elif option in program.reading_options:
             state.touch(value, "read")
         elif option not in program.value_options:
             touch_path(value, state)
-        elif is_secret(value.text.rpartition("/")[2]) or state.exists(value.text):
+        elif (
+            is_secret(value.text.rpartition("/")[2])
+            or state.exists(value.text)
+            or (value.glob_pattern and has_wildcard(remove_holes(value.text)))
+        ):
             # Not every version of the program takes a value here.
             state.touch(value, "read")
 
@@ -339,7 +327,7 @@ def _touch_words(
             for field in words:
                 state.touch(field, program.role)
         case "write":
-            _touch_written(words, state, recursive=parsed.has(*_RECURSIVE_OPTIONS))
+            touch_written(words, state, recursive=parsed.has(*_RECURSIVE_OPTIONS))
         case "out":
             _touch_output(words, state)
         case "pack":
@@ -347,7 +335,7 @@ def _touch_words(
         case "patch":
             for directory in parsed.values("-d", "--directory"):
                 state.touch_all(directory, "write")
-            _touch_written(words[:1], state, recursive=False)
+            touch_written(words[:1], state, recursive=False)
             for field in words[1:2]:  # the patch itself
                 state.touch(field, "read")
             if not words and not parsed.has("-d", "--directory"):
@@ -357,7 +345,7 @@ def _touch_words(
 
 
 def _touch_packed(words: Sequence[Field], parsed: ParsedArguments, state: ShellState) -> None:
-    keeps_files = parsed.has(*_STDOUT_OPTIONS) or (
+    keeps_files = (parsed.has(*STDOUT_OPTIONS) and not parsed.has("--rm")) or (
         parsed.has(*_LISTING_OPTIONS) and not parsed.has(*_PACKING_OPTIONS)
     )
     recursive = parsed.has("-r", "--recursive")
@@ -367,26 +355,16 @@ def _touch_packed(words: Sequence[Field], parsed: ParsedArguments, state: ShellS
         else:
             state.touch(field, "read")
         if not keeps_files:
-            _touch_written([field], state, recursive=recursive)
+            touch_written([field], state, recursive=recursive)
     if parsed.has("--train"):
         state.touch(Field("dictionary"), "write")
-
-
-def _touch_written(words: Sequence[Field], state: ShellState, *, recursive: bool) -> None:
-    for field in words:
-        # To these programs, a dash is an ordinary name.
-        target = Field("./-") if field.text == "-" else field
-        if recursive:
-            state.touch_all(target, "write")
-        else:
-            state.touch(target, "write")
 
 
 def _touch_output(words: Sequence[Field], state: ShellState) -> None:
     # Without a certain option, ptx reads all of its arguments.
     for field in words:
         state.touch(field, "read")
-    _touch_written(words[1:], state, recursive=False)
+    touch_written(words[1:], state, recursive=False)
 
 
 def _touch_copies(
@@ -398,23 +376,28 @@ def _touch_copies(
     )
     targets = targets or [Field(".")]
     all_recursive = parsed.has(*_RECURSIVE_OPTIONS)
+    makes_links = program.role != "copy" or parsed.has("-l", "--link", "-s", "--symbolic-link")
+    keeps_links = all_recursive or parsed.has("-P", "-d", "--no-dereference")
+    suffixes = parsed.values("-S", "--suffix")
     for source in sources:
         recursive = all_recursive or (program.role == "move" and state.is_directory(source))
         if recursive:
-            state.touch_all(source, "read")
+            state.touch_all(source, "read", links=parsed.has("-L", "--dereference"))
         else:
             state.touch(source, "read")
-        if program.role != "copy":
+        if makes_links or (keeps_links and any(map(os.path.islink, state.resolve_roots(source)))):
             # A link is another name for its target, through which the target can be changed.
-            _touch_written([source], state, recursive=recursive)
+            touch_written([source], state, recursive=recursive)
         for target in targets:
-            _touch_copy(
-                source,
-                target,
-                state,
-                into_directory=bool(directories) or state.is_directory(target),
-                recursive=recursive,
+            into_directory = bool(directories) or (
+                state.is_directory(target) and not parsed.has("-T", "--no-target-directory")
             )
+            _touch_copy(source, target, state, into_directory=into_directory, recursive=recursive)
+            touch_written([append_suffix(target, suffix) for suffix in suffixes], state, recursive=False)
+            if program.role == "link" and parsed.has("-s", "--symbolic") and target.is_known:
+                # It leads there from its own directory.
+                place = target if into_directory else Field(os.path.dirname(target.text) or ".")
+                touch_written([join_names(place, source)], state, recursive=False)
 
 
 def _touch_copy(
@@ -422,7 +405,7 @@ def _touch_copy(
 ) -> None:
     name = os.path.basename(source.text.rstrip("/"))
     if not into_directory:
-        _touch_written([target], state, recursive=recursive)
+        touch_written([target], state, recursive=recursive)
     elif name in ("", ".", ".."):
         state.touch_all(target, "write")
     elif not target.is_known:
@@ -431,7 +414,7 @@ def _touch_copy(
         glob_pattern = (
             os.path.join(target.text, os.path.basename(source.glob_pattern)) if source.glob_pattern else ""
         )
-        _touch_written([Field(os.path.join(target.text, name), glob_pattern)], state, recursive=recursive)
+        touch_written([Field(os.path.join(target.text, name), glob_pattern)], state, recursive=recursive)
 
 
 def _touch_trees(name: str, parsed: ParsedArguments, words: Sequence[Field], state: ShellState) -> None:
@@ -448,6 +431,7 @@ def _touch_trees(name: str, parsed: ParsedArguments, words: Sequence[Field], sta
     )
     follow = parsed.has("-R", "--dereference-recursive", "-L", "--follow")
     links = follow
+    words = (*words, *(parsed.values("--from-file", "--to-file") if name in _COMPARING_PROGRAMS else ()))
     if name in _COMPARING_PROGRAMS and any(map(state.is_directory, words)):
         # For directories, diff compares their files, including the targets of links.
         recursive, links = True, True
@@ -461,10 +445,13 @@ def _touch_trees(name: str, parsed: ParsedArguments, words: Sequence[Field], sta
     )
     roots = word_roots or state.cwds or ()
     included = [field.text for field in parsed.values("--include")]
-    if any(excludes_secrets(field.text) for field in parsed.values("--exclude")):
-        return
+    # The last of several patterns counts.
+    excluded = [field.text for field in parsed.values("--exclude") if not included]
     listing = FileListing(
-        roots=roots, name=included[0] if len(included) == 1 else None, hidden=hidden or recursive
+        roots=roots,
+        name=included[0] if len(included) == 1 else None,
+        hidden=hidden or recursive,
+        excluded=tuple(text for text in excluded if re.fullmatch(r"[\w.*-]+", text)),
     )
     state.touch_tree(listing, "read", links=links, follow=follow)
 
@@ -507,11 +494,6 @@ def _quote_for_glob(escape: re.Match[str]) -> str:
     return f"[{escape[1]}]" if escape[1] in tuple("*?[") else escape[1]
 
 
-def excludes_secrets(pattern: str) -> bool:
-    """Return True if `--exclude` with this pattern leaves out the files that the default rules protect."""
-    return pattern in (".env*", "*.env*", ".*", ".env")
-
-
 def find_unknown_option(arguments: Fields, program: ProgramEntry | None) -> str:
     """Return an argument that may turn out to be any option, or "" if there is none."""
     value_options = program.value_options if program is not None else frozenset()
@@ -530,37 +512,3 @@ def find_unknown_option(arguments: Fields, program: ProgramEntry | None) -> str:
         ):
             return field.text
     return ""
-
-
-def touch_paths(arguments: Fields, state: ShellState) -> None:
-    """Note the arguments of a program that is not in the table: everything that looks like a path is one."""
-    for field in arguments:
-        touch_path(field, state)
-
-
-def touch_path(field: Field, state: ShellState, use: FileUse = "read") -> None:
-    """Note the use of every part of an argument that looks like a path."""
-    if field.listing is not None or field.glob_pattern:
-        state.touch(field, use)
-        return
-    for text in _list_candidates(field.text):
-        if state.looks_like_path(text):
-            state.touch(Field(_expand_home(text, state)), use)
-
-
-def _list_candidates(text: str) -> Iterator[str]:
-    """Yield the parts of an argument that may be a path: `--file=x`, `-Ix`, `@x`, `a:b`."""
-    if has_hole(text) or _URL.match(text):
-        return
-    text = text.removeprefix("file://")
-    if text.startswith("-"):
-        _, equals, value = text.partition("=")
-        text = value if equals else text[2:]
-    yield text
-    for sign in ("=", "@", ":", ","):
-        if sign in text:
-            yield from (piece for piece in text.split(sign) if piece)
-
-
-def _expand_home(text: str, state: ShellState) -> str:
-    return state.location.home + text[1:] if text == "~" or text.startswith("~/") else text

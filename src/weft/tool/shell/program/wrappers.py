@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from weft.model.permission import UNKNOWN_START, mark_unknown
@@ -27,7 +28,7 @@ doas 0 -u -C
 timeout 1 -k -s --kill-after --signal
 gtimeout 1 -k -s --kill-after --signal
 nice 0 -n --adjustment
-ionice 0 -c -n -p -t --class --classdata
+ionice 0 -c -n -p -P -u --class --classdata
 chrt 1 -T -P -D --sched-runtime --sched-deadline --sched-period
 taskset 1 -p
 nohup 0
@@ -43,40 +44,40 @@ nocorrect 0
 - 0
 coproc 0
 caffeinate 0 -t -w
-watch 0 -n -d --interval
-strace 0 -o -e -p -s -u -P -E -O -S -I -a -b -X
-ltrace 0 -o -e -p -s -u -n -l -a -A -D -F
+watch 0 -n -q -s --interval --equexit --shotsdir
+strace 0 -o -e -p -s -u -P -E -O -S -I -a -b -X -U --output --env --trace --attach --user --trace-path --string-limit --columns --interruptible --detach-on --const-print-style --summary-sort-by --summary-columns
+ltrace 0 -o -e -p -s -u -n -l -a -A -D -F -w -x --output --config --library
 valgrind 0 --log-file --tool
 proxychains 0 -f
 proxychains4 0 -f
 torsocks 0
-faketime 1 -f
-xvfb-run 0 -e -f -n -p -s -w
+faketime 1 --date-prog
+xvfb-run 0 -e -f -n -p -s -w --error-file --auth-file --server-num --server-args --wait
 dbus-run-session 0
-fakeroot 0 -l -f -i -s
+fakeroot 0 -l -f -i -s -b --lib --faked
 chronic 0
 ts 0
 busybox 0
 toybox 0
-systemd-inhibit 0
+systemd-inhibit 0 --what --who --why --mode
 choom 0 -n
 prlimit 0 -p
-numactl 0 -N -m -C
+numactl 0 -N -m -C -i -p -w -P
 cpulimit 0 -l -p
 firejail 0
 bwrap 0
 eatmydata 0
-rlwrap 0
+rlwrap 0 -b -C -D -f -F -g -H -l -M -O -P -q -s -S -t -z --history-filename --logfile --filter
 setpriv 0
-setarch 1
+setarch 0
 linux64 0
 linux32 0
 dumb-init 0
-tini 0
-ssh-agent 0 -a -t
+tini 0 -p -e
+ssh-agent 0 -a -t -E -P -O
 pkexec 0 --user
-runcon 1 -u -r -t -l
-trickle 0 -d -u
+runcon 0 -u -r -t -l
+trickle 0 -d -u -w -t -l -n
 catchsegv 0
 xterm 0 -e -T
 npx 0 -p -c --package --call
@@ -91,10 +92,10 @@ unshare 0
 nsenter 0 -t -S -G --target
 chroot 1 --userspec --groups
 gdb 0 -ex -x -iex -ix -p -cd -d
-perf 1 -e -o -p -t -F
+perf 1 -e -o -p -t -F -r -C -G --output --pre --post --objdump --addr2line
 hyperfine 0 -w -r -m -M -p -c -n -s -S -C -P -D -L -u --warmup --runs --min-runs --max-runs --export-json --export-markdown --export-csv --export-asciidoc --export-orgmode --prepare --cleanup --setup --conclude --shell --input --output --parameter-list --parameter-scan --time-unit --style --reference
 entr 0
-flock 1 -w -E -c --wait --timeout --command
+flock 1 -w -E -c --wait --timeout --conflict-exit-code --command
 script 0 -c --command -T -I -O -B -m -o -E --log-in --log-out --log-io --log-timing --logging-format --output-limit --echo
 """
 _WRAPPERS: Final = {
@@ -106,10 +107,26 @@ _WRAPPERS: Final = {
 _RUNNERS: Final = {
     "uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run", "hatch": "run", "rye": "run", "pixi": "run",
     "bundle": "exec", "npm": "exec", "pnpm": "exec", "yarn": "exec", "conda": "run", "mamba": "run", "mise": "exec",
-    "asdf": "exec", "rbenv": "exec", "pyenv": "exec", "dotnet": "exec", "devbox": "run", "pipx": "run", "op": "run",
+    "bun": "run", "asdf": "exec", "rbenv": "exec", "pyenv": "exec", "dotnet": "exec", "devbox": "run", "pipx": "run", "op": "run",
 }  # fmt: skip
+# Elsewhere, these take no value.
+_RUNNER_LETTERS: Final = {
+    **dict.fromkeys(("conda", "mamba"), split_names("-n -p")),
+    **dict.fromkeys(("uv", "pdm", "npm", "pnpm"), frozenset({"-p"})),
+}
 _RUNNER_VALUE_OPTIONS: Final = split_names(
-    "-n -p --name --prefix --with --from --python --package --extra --group"
+    "--name --prefix --with --from --python --package --extra --group --env-file --directory --project --cwd --only-group"
+    " --no-group --with-editable --with-requirements --index --index-url"
+)
+# The names of GNU programs where other programs have theirs.
+_GNU_PROGRAMS: Final = frozenset(
+    f"g{name}"
+    for name in split_names(
+        "b2sum base32 base64 basenc cat chgrp chmod chown cksum comm csplit cut date dd df dir du env expand fmt fold head join link"
+        " ls md5sum mkdir mkfifo mknod mktemp nice nl nohup od paste pr ptx readlink realpath rm rmdir sha1sum sha224sum sha256sum"
+        " sha384sum sha512sum shred shuf sort split stat stdbuf sum tac tail tee touch tr truncate tsort unexpand uniq unlink wc"
+        " grep egrep fgrep xargs diff diff3 sdiff cmp patch time"
+    )
 )
 WRAPPERS: Final = frozenset(_WRAPPERS) | split_names("env xargs")
 # These write files themselves: the program that they download, or what they record of the one that they run.
@@ -128,6 +145,8 @@ def unwrap_command(argv: Fields, state: ShellState, stdin: StreamContent | None)
     match name:
         case "env":
             return _unwrap_env(arguments, state, stdin)
+        case _ if name in _GNU_PROGRAMS:
+            return [InnerCommand(fields=(Field(name[1:]), *arguments), stdin=stdin)]
         case "xargs":
             return _unwrap_xargs(arguments, state, stdin)
         case "parallel":
@@ -146,14 +165,11 @@ def unwrap_command(argv: Fields, state: ShellState, stdin: StreamContent | None)
         case "alias":
             return _unwrap_alias(arguments, state)
         case "su":
-            return [
-                InnerScript(text=field.text)
-                for field in parse_arguments(arguments, _SU_VALUE_OPTIONS).values("-c", "--command")
-            ]
+            return _unwrap_su(arguments, state, stdin)
         case "ssh":
             return _examine_ssh(arguments, state)
         case _ if name in _RUNNERS:
-            return _unwrap_runner(name, arguments, stdin)
+            return _unwrap_runner(name, arguments, state, stdin)
         case _ if name in _WRAPPERS:
             return _unwrap_plain(name, arguments, state, stdin)
         case _:
@@ -173,7 +189,7 @@ def _unwrap_plain(
     skip, value_options = _WRAPPERS[name]
     parsed = _parse_options(name, arguments, value_options, state)
     inner: list[Inner] = [InnerScript(text=field.text) for field in _list_script_options(name, parsed)]
-    _touch_files(name, parsed, state)
+    _touch_files(name, arguments, parsed, state)
     if name == "command" and parsed.has("-v", "-V"):
         return []
     words = parsed.words
@@ -181,11 +197,53 @@ def _unwrap_plain(
         reparsed = _parse_options(name, words[skip:], value_options, state)
         inner += [InnerScript(text=field.text) for field in _list_script_options(name, reparsed)]
         words = reparsed.words
+    inner += [
+        InnerAssignment(name=variable, value=value)
+        for field in (parsed.values("-E", "--env") if name == "strace" else ())
+        for variable, equals, value in [field.text.partition("=")]
+        if equals
+    ]
     if name == "hyperfine":
+        has_parameters = parsed.has("-L", "-P", "--parameter-list", "--parameter-scan")
+        if has_parameters and any(_PARAMETER_AS_PROGRAM.search(field.text) for field in words):
+            state.mark_unclear(f"hyperfine {words[-1].text}", "a parameter says which program it runs")
         return [*inner, *(InnerScript(text=field.text) for field in words)]
+    if name == "entr" and parsed.has("-s"):
+        return [*inner, *(InnerScript(text=field.text) for field in words[:1])]
     if name == "watch" and words:
         return [*inner, InnerScript(text=" ".join(field.text for field in words))]
+    if name in _WITH_FIRST_WORD and words:
+        # The first word may be something else than the command.
+        inner += _split_assignments(words[1:], stdin)
+    if (
+        name in _SHELL_STARTERS
+        and not inner
+        and stdin is not None
+        and len(words) <= (name in _WITH_FIRST_WORD)
+    ):
+        return [InnerCommand(fields=(Field("sh"),), stdin=stdin)]
     return [*inner, *_split_assignments(words, stdin)]
+
+
+# The word before their command is an architecture, a context or a file, but may be missing.
+_WITH_FIRST_WORD: Final = split_names("setarch runcon script")
+# Where hyperfine would put a parameter that is run.
+_PARAMETER_AS_PROGRAM: Final = re.compile(r"(?:^|[;&|(`])\s*[^\s{]*\{\w")
+# Without a command, these start a shell that reads its input.
+_SHELL_STARTERS: Final = split_names("sudo doas script fakeroot setarch linux32 linux64 runuser firejail")
+
+
+def _unwrap_su(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
+    parsed = parse_arguments(arguments, _SU_VALUE_OPTIONS)
+    scripts = parsed.values("-c", "--command")
+    for field in parsed.values("-s", "--shell"):
+        if not state.location.is_in_program_directory(field.text) or not field.text.endswith("sh"):
+            state.mark_unclear(f"su -s {field.text}", "it runs another program than a shell")
+    if not scripts and stdin is not None:
+        return [InnerCommand(fields=(Field("sh"),), stdin=stdin)]
+    # What follows two dashes is for the shell.
+    after = [field for before, field in pairwise(parsed.words) if re.fullmatch(r"-\w*c", before.text)]
+    return [InnerScript(text=field.text) for field in (*scripts, *after)]
 
 
 def _parse_options(
@@ -204,26 +262,45 @@ def _list_script_options(name: str, parsed: ParsedArguments) -> list[Field]:
     """Return the option values that a wrapper runs as a script."""
     if name in ("runuser", "flock", "script", "npx", "hyperfine"):
         scripts = parsed.values("-c", "--command", "--call", "--prepare", "--cleanup")
-        own = ("-p", "-s", "--setup", "-C", "--conclude", "-S", "--shell")
+        own = ("-p", "-s", "--setup", "-C", "--conclude", "-S", "--shell", "--reference")
         return [*scripts, *(parsed.values(*own) if name == "hyperfine" else [])]
+    if name == "perf":
+        return parsed.values("--pre", "--post", "--objdump", "--addr2line")
     return parsed.values("-e") if name == "xterm" else []
 
 
+# Options of wrappers that load a library or run another program than their command, or run it elsewhere.
+_UNCLEAR_OPTIONS: Final = {
+    "faketime": ("--date-prog",),
+    "fakeroot": ("-l", "-f", "--lib", "--faked"),
+    "rlwrap": ("-z", "--filter"),
+    "sudo": ("-D", "-R", "-i", "--chdir", "--chroot", "--login"),
+    "perf": ("--exec-path",),
+    "busybox": ("--install",),
+}
 # Options of wrappers whose value is a file that is written.
 _LOG_OPTIONS: Final = {
     "script": split_names("-T -I -O -B --log-in --log-out --log-io --log-timing --timing"),
+    "xvfb-run": split_names("-e -f --error-file --auth-file"),
+    "fakeroot": frozenset({"-s"}),
+    "ssh-agent": frozenset({"-a"}),
+    "rlwrap": split_names("-H -l --history-filename --logfile"),
+    "watch": split_names("-s --shotsdir"),
     "hyperfine": split_names(
         "--export-json --export-markdown --export-csv --export-asciidoc --export-orgmode --output"
     ),
     "valgrind": split_names(
-        "--log-file --xml-file --callgrind-out-file --massif-out-file --cachegrind-out-file --dhat-out-file"
+        "--log-file --xml-file --xtree-memory-file --xtree-leak-file --callgrind-out-file --massif-out-file --cachegrind-out-file --dhat-out-file"
     ),
     **dict.fromkeys(("time", "strace", "ltrace", "perf"), split_names("-o --output")),
 }
 
 
-def _touch_files(name: str, parsed: ParsedArguments, state: ShellState) -> None:
+def _touch_files(name: str, arguments: Fields, parsed: ParsedArguments, state: ShellState) -> None:
     _touch_logs(name, parsed, state)
+    matches = (re.match(r"-[a-z]*t(.+)", field.text) for field in arguments if name == "script")
+    for match in matches:  # the time of each line
+        state.touch(Field(match[1] if match else ""), "write")
     match name:
         case "script" | "flock":
             for field in parsed.words[:1]:
@@ -234,20 +311,23 @@ def _touch_files(name: str, parsed: ParsedArguments, state: ShellState) -> None:
         case "perf":
             # The options of `perf record -o file program` follow a word.
             _touch_logs(name, parse_arguments(parsed.words[1:], _WRAPPERS[name][1], until_word=True), state)
-        case "chroot" | "unshare" | "nsenter" | "gdb":
+        case "chroot" | "unshare" | "nsenter" | "gdb" | "bwrap" | "firejail" | "pkexec":
             state.mark_unclear(name, f"{name} changes what the command sees")
         case "sudo":
             if parsed.has("-e", "--edit"):
                 for field in parsed.words:
                     state.touch(field, "write")
         case "dotenv":
-            for field in parsed.values("-e", "-f"):
+            for field in parsed.values("-e", "-f") or [Field(".env")]:
                 state.touch(field, "read")
         case _:
             pass
 
 
 def _touch_logs(name: str, parsed: ParsedArguments, state: ShellState) -> None:
+    for option in _UNCLEAR_OPTIONS.get(name, ()):
+        if parsed.has(option):
+            state.mark_unclear(f"{name} {option}", "it runs something else, or elsewhere")
     for field in parsed.values(*_LOG_OPTIONS.get(name, ())):
         if field.text.startswith(("|", "!")):
             state.mark_unclear(f"{name} -o {field.text}", "its output goes to a program")
@@ -271,7 +351,14 @@ def _unwrap_env(arguments: Fields, state: ShellState, stdin: StreamContent | Non
     parsed = _parse_options("env", arguments, _ENV_VALUE_OPTIONS, state)
     words = list(parsed.words)
     for text in parsed.values("-S", "--split-string"):
-        words = [*map(Field, _split_words(text.text)), *words]
+        if re.search(r"[\\$]", text.text):
+            state.mark_unclear(f"env -S {text.text}", "env reads it in its own way")
+        split = tuple(map(Field, _split_words(text.text)))
+        if split[:1] and split[0].text.startswith("-"):
+            return [InnerCommand(fields=(Field("env"), *split, *words), stdin=stdin)]
+        words = [*split, *words]
+    for path in parsed.values("-P"):
+        state.mark_unclear(f"env -P {path.text}", "it runs a program of another directory")
     for directory in parsed.values("-C", "--chdir"):
         state.touch(directory, "look")
         state.mark_unclear(f"env -C {directory.text}", "it runs in another directory")
@@ -291,7 +378,7 @@ def _split_words(text: str) -> list[str]:
 
 
 _XARGS_VALUE_OPTIONS: Final = split_names(
-    "-I -n -P -L -d -E -s -a -J -R -S --process-slot-var --arg-file --replace --max-args --max-procs --max-lines --delimiter --eof --max-chars"
+    "-I -n -P -L -d -E -s -a -J -R -S --process-slot-var --arg-file --max-args --max-procs --delimiter --max-chars"
 )
 
 
@@ -317,9 +404,11 @@ def _unwrap_xargs(arguments: Fields, state: ShellState, stdin: StreamContent | N
     if parsed.has("-d", "--delimiter"):
         stdin = StreamContent()
     command = parsed.words or (Field("echo"),)
-    placeholders = [field.text for field in parsed.values("-I", "-J", "--replace")] or (
-        ["{}"] if parsed.has("-i") else []
-    )
+    placeholders = [field.text for field in parsed.values("-I", "-J", "--replace")]
+    options = arguments[: len(arguments) - len(parsed.words)]
+    # Its value is never a word of its own.
+    matches = (re.fullmatch(r"-[0oprtx]*i(.*)|--r[a-z]*", field.text) for field in options)
+    placeholders += [match[1] or "{}" for match in matches if match]
     if not placeholders:
         inputs = _to_input_fields(stdin)
         # The command runs several times, and any argument may come first.
@@ -344,10 +433,27 @@ def _unwrap_parallel(arguments: Fields, state: ShellState, stdin: StreamContent 
         arguments,
         split_names(
             "-j -n -N -I -a -S -C --jobs --colsep --delay --arg-file --results --joblog --sshlogin --sshloginfile --slf --tmpdir --wd --workdir"
-            " --basefile --timeout --retries --halt --block --env"
+            " --basefile --bf --timeout --retries --halt --block --env --ssh --limit --rpl --compress-program --decompress-program"
+            " --profile -J --recstart --recend --arg-sep --arg-file-sep --tagstring --transferfile --tf --return --trc --memfree --load"
+            " --nice --template --tmpl --sql --sqlmaster --sqlworker --sqlandworker --filter"
         ),
         until_word=True,
     )
+    running = (
+        "--ssh",
+        "--limit",
+        "--rpl",
+        "--compress-program",
+        "--decompress-program",
+        "--profile",
+        "-J",
+        "--filter",
+    )
+    if parsed.values(*running) or any("{=" in field.text for field in arguments):
+        state.mark_unclear(
+            " ".join(["parallel", *(field.text for field in arguments)]),
+            "an option of it runs a program or code",
+        )
     for field in parsed.values("-a", "--arg-file", "--sshloginfile", "--slf"):
         state.touch(field, "read")
     for field in parsed.values("--joblog"):
@@ -405,7 +511,7 @@ _HARMLESS_SSH_SETTING: Final = re.compile(
 )
 
 
-def _names_this_machine(field: Field) -> bool:
+def names_this_machine(field: Field) -> bool:
     host = field.text.removeprefix("ssh://").rpartition("@")[2].strip("[]").lower()
     # Numbers are addresses, too: 0, 127.1, 0x7f000001, 2130706433.
     return UNKNOWN_START in field.text or bool(
@@ -413,31 +519,51 @@ def _names_this_machine(field: Field) -> bool:
     )
 
 
+def examine_ssh_settings(name: str, parsed: ParsedArguments, state: ShellState) -> None:
+    """Note what settings of ssh, scp or sftp run."""
+    for field in parsed.values("-o"):
+        if not _HARMLESS_SSH_SETTING.match(field.text):
+            state.mark_unclear(f"{name} -o {field.text}", "an option of ssh runs a program")
+    for field in parsed.values("-F"):
+        state.mark_unclear(f"{name} -F {field.text}", "settings of ssh may run a program")
+
+
 def _examine_ssh(arguments: Fields, state: ShellState) -> list[Inner]:
     """Examine ssh. What runs on another machine cannot touch our files, but ssh itself may run a program here."""
     parsed = parse_arguments(arguments, _SSH_VALUE_OPTIONS, until_word=True)
-    for field in parsed.values("-o"):
-        if not _HARMLESS_SSH_SETTING.match(field.text):
-            state.mark_unclear(f"ssh -o {field.text}", "an option of ssh runs a program")
-    for field in parsed.values("-I"):
-        state.mark_unclear(f"ssh -I {field.text}", "it loads a library")
-    for field in parsed.values("-F"):
-        state.mark_unclear(f"ssh -F {field.text}", "settings of ssh may run a program")
-    for field in parsed.values("-i"):
-        state.touch(field, "look")
-    for field in parsed.values("-E"):
-        state.touch(field, "write")
-    if any(_names_this_machine(field) for field in parsed.words[:1]):
+    # There may be more options after the host.
+    for each in (parsed, parse_arguments(parsed.words[1:], _SSH_VALUE_OPTIONS, until_word=True)):
+        examine_ssh_settings("ssh", each, state)
+        for field in each.values("-I"):
+            state.mark_unclear(f"ssh -I {field.text}", "it loads a library")
+        for field in each.values("-i"):
+            state.touch(field, "look")
+        for field in each.values("-E"):
+            state.touch(field, "write")
+    # `-P` takes a value only in newer versions.
+    if any(names_this_machine(field) for field in parsed.words[: 2 if parsed.has("-P") else 1]):
         state.mark_unclear(
             " ".join(field.text for field in parsed.words), "it runs on this machine after all"
         )
     return []
 
 
-def _unwrap_runner(name: str, arguments: Fields, stdin: StreamContent | None) -> list[Inner] | None:
-    parsed = parse_arguments(arguments, _RUNNER_VALUE_OPTIONS, until_word=True)
+def _unwrap_runner(
+    name: str, arguments: Fields, state: ShellState, stdin: StreamContent | None
+) -> list[Inner] | None:
+    value_options = _RUNNER_VALUE_OPTIONS | _RUNNER_LETTERS.get(name, frozenset())
+    parsed = parse_arguments(arguments, value_options, until_word=True)
     if len(parsed.words) <= 1 or parsed.words[0].text not in (_RUNNERS[name], "dlx", "x"):
         return None
-    inner = parse_arguments(parsed.words[1:], _RUNNER_VALUE_OPTIONS | {"-c"}, until_word=True)
+    inner = parse_arguments(parsed.words[1:], value_options | {"-c"}, until_word=True)
+    for each in (parsed, inner):
+        for field in each.values("--env-file"):
+            state.touch(field, "read")
+        for field in each.values("--directory", "--cwd"):
+            state.touch(field, "look")
+            state.mark_unclear(f"{name} --directory {field.text}", "it runs in another directory")
     scripts: list[Inner] = [InnerScript(text=field.text) for field in inner.values("-c", "--call")]
-    return [*scripts, *([InnerCommand(fields=inner.words, stdin=stdin)] if inner.words else [])]
+    words = inner.words
+    if name == "hatch" and words:  # `hatch run environment:command`
+        words = (words[0].ending(words[0].text.rpartition(":")[2]), *words[1:])
+    return [*scripts, *([InnerCommand(fields=words, stdin=stdin)] if words else [])]
