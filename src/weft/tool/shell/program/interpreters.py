@@ -265,7 +265,8 @@ def _examine_foreign(
 ) -> list[Inner]:
     """Mark the code of languages that we cannot read as unclear."""
     words = [field for field in arguments if not field.text.startswith("-")]
-    if stdin is not None or len(words) < len(arguments):
+    # Without a word, some of them begin a session: fish reads its settings then, and creates them at its first start.
+    if stdin is not None or not words or len(words) < len(arguments):
         state.mark_unclear(
             " ".join([name, *(field.text for field in arguments)]),
             f"what {name} is given to run cannot be judged",
