@@ -23,7 +23,7 @@ from weft.tool.shell.arguments import (
     unknown_field,
 )
 from weft.tool.shell.paths import is_secret
-from weft.tool.shell.program.exceptions import (
+from weft.tool.shell.program.special_cases import (
     STDOUT_OPTIONS,
     rewrite_options,
     touch_by_name,
