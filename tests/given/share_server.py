@@ -25,7 +25,8 @@ class HostedShare(Struct):
 
 class ShareServer(Struct):
     """`next_statuses` are statuses to answer with before anything else, `next_sync_statuses` to updates,
-    `next_delete_statuses` to revocations; `created` counts all shares ever created."""
+    `next_delete_statuses` to revocations; `holds` are awaited by the next updates before they count; `created` counts all shares
+    ever created."""
 
     url: str
     shares: dict[str, HostedShare] = {}
@@ -35,6 +36,7 @@ class ShareServer(Struct):
     next_statuses: list[int] = []
     next_sync_statuses: list[int] = []
     next_delete_statuses: list[int] = []
+    holds: list[threading.Event] = []
     arrived: threading.Condition = msgspec.field(default_factory=threading.Condition)
     created: int = 0
     pages: str = "/share/"
@@ -46,6 +48,11 @@ class ShareServer(Struct):
     def _wait(self, id: str, count: int) -> None:
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.shares[id].batches) >= count, timeout=60)
+
+    def wait_for_release(self) -> None:
+        """Wait for the next hold, if there is one."""
+        if self.holds:
+            assert self.holds.pop(0).wait(60)
 
     def all_text(self) -> str:
         """Return all bodies ever received, as one text."""
@@ -107,6 +114,7 @@ def open_share_server() -> Iterator[ShareServer]:
             if hosted is None or hosted.secret != body["secret"]:
                 self.reply(404, {})
                 return
+            shares.wait_for_release()
             keys = [key_of(item) for item in body["data"]]
             assert len(keys) == len(set(keys)), "an item comes once in a batch"
             with shares.arrived:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
@@ -121,8 +122,30 @@ async def test_a_session_that_another_process_shared_is_sent_when_it_is_renamed_
         await elsewhere.api.sharing.share(session.id)
         await here.api.rename_session(session.id, "weft")
         await here.api.sharing.catch_up()
+        await elsewhere.api.sharing.catch_up()  # may have been sending the old title
         [hosted] = shares.shares.values()
         assert hosted.items[f"session/{session.id}"]["title"] == "weft"
+
+
+async def test_an_update_that_arrives_late_is_followed_by_what_another_process_changed_meanwhile(
+    shares: ShareServer,
+) -> None:
+    store = MemoryStore()
+    async with engine(shares, store=store) as here, engine(shares, store=store) as elsewhere:
+        session = await share_session(elsewhere)
+        await elsewhere.api.sharing.catch_up()
+        shares.holds.append(late := threading.Event())
+        await elsewhere.api.rename_session(session.id, "shed")
+        for _ in range(1000):
+            if not shares.holds:
+                break
+            await asyncio.sleep(0.01)
+        await here.api.rename_session(session.id, "weft")
+        await here.api.sharing.catch_up()
+        late.set()
+        await elsewhere.api.sharing.catch_up()
+        [hosted] = shares.shares.values()
+        assert [batch[0]["data"]["title"] for batch in hosted.batches][-3:] == ["weft", "shed", "weft"]
 
 
 async def test_secrets_are_redacted_before_anything_is_sent(shares: ShareServer) -> None:
