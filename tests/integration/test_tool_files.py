@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
 from weft.testing.tool_contract import AskedPermission, ToolHarness, read_files
-from weft.tool.contract import Attachment, ReadGuard, ToolResult
+from weft.tool.contract import AnyTool, Attachment, ReadGuard, ToolResult
 from weft.tool.files import Stamp
 from weft.tool.inputs import ReadInput
-from weft.tool.registry import EDIT, READ, WRITE
+from weft.tool.registry import APPLY_PATCH, EDIT, READ, WRITE
 
 
 @pytest.fixture
@@ -290,6 +290,37 @@ async def test_two_concurrent_edits_are_both_made(harness: ToolHarness, project:
         for old, new in (("one", "1"), ("two", "2"), ("three", "3")):
             tasks.create_task(harness.call(EDIT, filePath="a.txt", oldString=old, newString=new))
     assert text_of(path) == "1\n2\n3\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        (EDIT, {"filePath": "a.txt", "oldString": "TWO", "newString": "2"}),
+        (WRITE, {"filePath": "a.txt", "content": "1\n2\n"}),
+        (
+            APPLY_PATCH,
+            {"patchText": "*** Begin Patch\n*** Update File: a.txt\n@@\n-TWO\n+2\n*** End Patch"},
+        ),
+    ],
+)
+async def test_a_call_waits_for_one_that_is_just_changing_its_file(
+    harness: ToolHarness, project: Path, tool: AnyTool, arguments: dict[str, str]
+) -> None:
+    path = write_file(project / "a.txt", "one\ntwo\n")
+    await harness.call(READ, filePath="a.txt")
+    formatted = asyncio.Event()
+
+    async def format_file(_: str) -> None:
+        path.write_text(path.read_text().upper())
+        formatted.set()
+        await asyncio.sleep(0.05)
+
+    harness.resources = replace(harness.resources, after_edit=format_file)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(harness.call(EDIT, filePath="a.txt", oldString="one", newString="1"))
+        await formatted.wait()
+        tasks.create_task(harness.call(tool, **arguments))
+    assert text_of(path) == "1\n2\n"
 
 
 async def test_an_empty_old_text_creates_a_file_and_overwrites_none_unseen(

@@ -290,7 +290,10 @@ async def edit_file(
 ) -> ToolResult:
     """Ask for permission and change a file that the session has read. With `may_create`, the file need not exist."""
     place = await resolve_path(path, ctx)
-    before = await _read_current(place, ctx, may_create=may_create)
+    async with ctx.resources.guard.lock(
+        place.real
+    ):  # what another call is just writing is not remembered yet
+        before = await _read_current(place, ctx, may_create=may_create)
     after = await asyncio.to_thread(change, before)
     await ask_to_edit(place, before, after, ctx)
     # OpenCode locks the file while the question is open. We read it again afterwards: changes by this session are kept,

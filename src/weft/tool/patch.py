@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -323,11 +323,11 @@ async def apply_patch(arguments: PatchInput, ctx: ToolContext) -> ToolResult:
     sections = _parse_sections(arguments.patch_text)
     places = {path: await resolve_path(path, ctx) for path in dict.fromkeys(_list_paths(sections))}
     _check_links(sections, places)
-    changes = await _compute_in_thread(sections, places, await _read_checked(places, ctx))
+    async with _lock(places, ctx):  # what another call is just writing is not remembered yet
+        texts = await _read_checked(places, ctx)
+    changes = await _compute_in_thread(sections, places, texts)
     await _ask_permission(changes, ctx)
-    async with AsyncExitStack() as locks:
-        for real in sorted({place.real for place in places.values()}):
-            await locks.enter_async_context(ctx.resources.guard.lock(real))
+    async with _lock(places, ctx):
         # The person may have answered only after an hour, so compute everything again. The patch applies on top of what this
         # session changed meanwhile. If anybody else changed a file, the guard refuses it.
         texts = await _read_checked(places, ctx)
@@ -346,6 +346,15 @@ async def apply_patch(arguments: PatchInput, ctx: ToolContext) -> ToolResult:
     remaining = [change.final_path.path for change in changes if change.kind != "delete"]
     diagnostics = await ctx.resources.language_servers.diagnose(*remaining)
     return await asyncio.to_thread(_to_result, changes, diagnostics, ctx)
+
+
+@asynccontextmanager
+async def _lock(places: Places, ctx: ToolContext) -> AsyncIterator[None]:
+    """Hold the locks of all files, taken in one order, so that two patches cannot deadlock."""
+    async with AsyncExitStack() as locks:
+        for real in sorted({place.real for place in places.values()}):
+            await locks.enter_async_context(ctx.resources.guard.lock(real))
+        yield
 
 
 def _parse_sections(text: str) -> tuple[PatchSection, ...]:

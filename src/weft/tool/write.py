@@ -14,9 +14,12 @@ WRITTEN: Final = "Wrote file successfully."
 
 async def write(arguments: WriteInput, ctx: ToolContext) -> ToolResult:
     place = await resolve_path(arguments.file_path, ctx)
-    file = await ctx.resources.files.find_text(place.real)
-    if file is not None:
-        ctx.resources.guard.check(place.real, file.stamp)
+    async with ctx.resources.guard.lock(
+        place.real
+    ):  # what another call is just writing is not remembered yet
+        file = await ctx.resources.files.find_text(place.real)
+        if file is not None:
+            ctx.resources.guard.check(place.real, file.stamp)
     before = file.content if file else ""
     await ask_to_edit(place, before, arguments.content, ctx)
     async with ctx.resources.guard.lock(place.real):
