@@ -583,3 +583,12 @@ async def test_the_global_gitignore_of_the_person_is_respected(
         await harness.run_command("echo 1 > private.txt; echo 2 > a.swp; echo 3 > b.txt")
         (patch,) = await harness.end_step()
     assert patch.files == (str(root.resolve() / "b.txt"),)
+
+
+async def test_many_calls_that_begin_and_end_at_once_are_all_recorded(tmp_path: Path) -> None:
+    async with open_snapshot_harness(tmp_path) as harness:
+        for number in range(20):
+            await asyncio.gather(*(harness.write_file(f"{name}.txt", f"{number}\n") for name in "abcdefgh"))
+        assert harness.snapshots.coverage() == Coverage(extent="all")
+        patches = await harness.snapshots.take(SESSION)
+        assert {Path(file).stem for patch in patches for file in patch.files} == set("abcdefgh")

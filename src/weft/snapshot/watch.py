@@ -279,7 +279,8 @@ class CallWatcher:
 
     async def _save_and_show(self, ledger: ChangeLedger) -> None:
         await self._save(ledger)
-        await asyncio.to_thread(self._show_calls)
+        async with self._save_lock:  # two at once would write into one temporary file
+            await asyncio.to_thread(self._show_calls)
 
     async def _save(self, ledger: ChangeLedger) -> None:
         async with self._save_lock:
