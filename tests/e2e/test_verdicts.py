@@ -211,7 +211,7 @@ RAN = "echo ran >> ../ran.log; "
         ("noted", "true", "not-started", ()),
         ("never", "kill -9 {pid}; sleep 600", "unchanged", ()),
         ("never", "echo b > b.txt; sleep 0.1; kill -9 {pid}; sleep 600", "partial", ("b.txt",)),
-        ("result", "echo b > b.txt; echo done; exit 3", "finished", ("b.txt",)),
+        ("result", "echo b > b.txt; sleep 0.1; echo done; exit 3", "finished", ("b.txt",)),
     ],
 )
 async def test_a_killed_command_has_its_verdict(
@@ -285,7 +285,7 @@ async def test_the_files_of_a_killed_command_are_unknown_in_another_project(
 
 
 async def test_the_exit_code_of_an_unobserved_command_comes_from_its_supervisor(directory: Path) -> None:
-    command = f"{RAN}echo b > b.txt; kill -STOP {{pid}}; exit 7"
+    command = f"{RAN}echo b > b.txt; sleep 0.1; kill -STOP {{pid}}; exit 7"
     running = start(directory, "never", "bash", bash(command))
     assert running.stdout is not None
     session = SessionID(running.stdout.readline().strip())
