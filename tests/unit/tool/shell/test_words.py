@@ -1,5 +1,6 @@
 """Evaluate words: quotes, variables, braces, globs, and parts that are not known."""
 
+import os
 from collections.abc import Sequence
 
 import pytest
@@ -57,7 +58,7 @@ def parse_word(text: str) -> Node:
         ("~$one", [("⟦~⟧a",)]),
         ('~root"x"', [("⟦~root⟧x",)]),
         ("{1..a}", [("⟦{1..a}⟧",)]),
-        ("{~root/a,~/b,~}", [("/root/a", "/home/ada/b", "/home/ada")]),
+        ("{~root/a,~/b,~}", [(os.path.expanduser("~root/a"), "/home/ada/b", "/home/ada")]),
         ("{~+/a,b}", [("⟦~+/a⟧", "b")]),
         ("$one", [("a",)]),
         ("${one}b", [("ab",)]),
